@@ -1,0 +1,1 @@
+"""Floor 2: from a model, a likelihood and data to an operator."""

@@ -1,0 +1,240 @@
+"""One batch, seen through its autograd graph: terms, blocks bound to nodes, and gradients for any column.
+
+Nothing is attached to the model, and no node is kept beyond the batch.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from paraboloid.curvature.graph import Graph, Node, UncoveredError, output_shape, pull
+from paraboloid.curvature.layout import Block, Layout, build_layout
+from paraboloid.curvature.ownership import Owners, find_owners
+from paraboloid.curvature.rules.part import Part, Stacks
+from paraboloid.spaces.batches import Batch, Batches
+from paraboloid.spaces.functional import kernels
+from paraboloid.spaces.likelihood import Likelihood
+from paraboloid.spaces.params import Params
+from paraboloid.spaces.randomness import default_generator, preserved_random_state
+from paraboloid.spaces.terms import Terms, terms
+
+T = TypeVar("T")
+
+REMEMBERED = 32
+# By signature, that is by shapes and wiring; neither holds data or weights.
+_LAYOUTS: OrderedDict[tuple, Layout] = OrderedDict()
+_SILENT: OrderedDict[tuple, list[bool]] = OrderedDict()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What curvature is asked of: a model, some of its parameters, a likelihood, and how to read its data."""
+
+    model: nn.Module
+    params: Params
+    likelihood: Likelihood
+    batches: Batches
+    joint: bool = True
+
+    @property
+    def device(self) -> torch.device:
+        return next(iter(self.params.tensors(self.model).values())).device
+
+
+class BoundBlock:
+    """A block with its parts in one batch."""
+
+    def __init__(self, block: Block, parts: Sequence[tuple[Part, bool]], uses: Sequence[int], examples: int):
+        self.block, self.parts, self.uses, self.examples = block, tuple(parts), tuple(uses), examples
+
+    def gradients(self, stacks: Sequence[Stacks], low: int, high: int) -> Tensor:
+        """(K, high - low, *index.shape): gradients of the block, summed over its uses."""
+        total: Tensor | None = None
+        for (part, swapped), use in zip(self.parts, self.uses, strict=True):
+            found = part.gradients(stacks[use], low, high)
+            found = found.mT if swapped else found
+            total = found if total is None else total + found
+        assert total is not None
+        return total
+
+    def chunks(self, columns: int) -> list[tuple[int, int]]:
+        """Ranges of examples that every part can hold."""
+        return max((part.chunks(columns) for part, _ in self.parts), key=len)
+
+
+class Capture:
+    """A batch's terms and graph, and the layout of the network's blocks over it."""
+
+    def __init__(self, problem: Problem, batch: Batch):
+        self.problem = problem
+        self.tensors = problem.params.tensors(problem.model)
+        marked: list[Tensor] = []
+        args, kwargs = _marked(batch.args, marked), _marked(batch.kwargs, marked)
+        require_finite(marked, "the inputs hold NaN or inf; clean the data first")
+        # gradients are needed here whatever mode the caller is in
+        with torch.inference_mode(False), torch.enable_grad(), kernels(problem.model):
+            with preserved_random_state(problem.device):
+                output = problem.batches.output(problem.model(*args, **kwargs))
+            self._require_graph(output)
+            self.terms: Terms = terms(output, batch.targets, problem.likelihood, batch.weights)
+            self._require_finite_output(marked)
+            self.graph = Graph(output, self.tensors, marked, self._owned)
+        self._require_no_stray()
+        self.layout = self._layout()
+        self.nodes = [use.node for use in self.graph.uses]
+
+    @property
+    def rows(self) -> Tensor:
+        return self.terms.outputs
+
+    @property
+    def examples(self) -> int:
+        return self.terms.examples
+
+    def bound(self) -> list[BoundBlock]:
+        """Every block of the layout, bound to this batch."""
+        found = []
+        for block in self.layout.blocks:
+            parts = self.layout.bind(block, self.graph, self.examples, self.tensors)
+            uses = [source.template.use for source in block.sources]
+            found.append(BoundBlock(block, parts, uses, self.examples))
+        return found
+
+    def gradients(self, columns: Sequence[Tensor]) -> list[Stacks]:
+        """For each use the stacked gradients of its node's outputs; one backward for each column."""
+        pulled = [pull(self.rows, self.nodes, column.to(self.rows.dtype)) for column in columns]
+        stacks: list[Stacks] = []
+        for number, node in enumerate(self.nodes):
+            ports = range(len(node._input_metadata))
+            stacks.append([self._stack([found[number][port] for found in pulled], node, port) for port in ports])
+        return stacks
+
+    def _stack(self, gradients: list[Tensor | None], node: Node, port: int) -> Tensor:
+        if len(gradients) == 1 and gradients[0] is not None:
+            return gradients[0].unsqueeze(0)
+        zero = None
+        if any(g is None for g in gradients):
+            zero = self.rows.new_zeros(output_shape(node, port), dtype=node._input_metadata[port].dtype)
+        return torch.stack([zero if g is None else g for g in gradients])  # type: ignore[misc]
+
+    def _owners(self, nodes: Sequence[Node]) -> list[Sequence[Owners | None] | None]:
+        generator = default_generator(self.rows.device)
+        return find_owners(self.rows, self.terms.example, self.examples, nodes, generator) if nodes else []
+
+    def _key(self, signature: tuple | None) -> tuple | None:
+        if signature is None:
+            return None
+        params, example = self.problem.params, self.terms.example
+        return (signature, self.examples, tuple(example.tolist()), params.names, params.shapes, str(example.device))
+
+    def _owned(self, nodes: list[Node], signature: tuple | None) -> list[bool]:
+        """Whether the rows of these nodes' gradients belong to examples."""
+
+        def ask() -> tuple[list[bool], bool]:
+            found = self._owners(nodes)
+            remember = all(o is None or o.complete for owners in found if owners is not None for o in owners)
+            return [owners is not None and any(o is not None for o in owners) for owners in found], remember
+
+        return _remembered(_SILENT, self._key(signature), ask)
+
+    def _layout(self) -> Layout:
+        problem = self.problem
+
+        def build() -> tuple[Layout, bool]:
+            owners = self._owners([use.node for use in self.graph.uses])
+            layout = build_layout(self.graph, owners, problem.params, self.tensors, self.examples, problem.joint)
+            return layout, layout.remember
+
+        key = self._key(self.graph.signature)
+        return _remembered(_LAYOUTS, None if key is None else (key, problem.joint), build)
+
+    def _require_graph(self, output: Tensor) -> None:
+        if output.grad_fn is None:
+            raise UncoveredError(
+                "The model's output has no autograd graph: none of the chosen parameters takes part in it, or the "
+                "forward detaches, runs under no_grad, or leaves PyTorch. Return an output that can be differentiated."
+            )
+
+    def _require_finite_output(self, inputs: list[Tensor]) -> None:
+        if bool(torch.isfinite(self.rows.detach()).all()):
+            return
+        for name, tensor in self.tensors.items():
+            if not bool(torch.isfinite(tensor.detach()).all()):
+                raise ValueError(f"parameter {name!r} holds NaN or inf; restore it from a checkpoint or initialise it.")
+        layer = _first_bad_module(self.problem.model, inputs)
+        raise ValueError(f"the model's outputs hold NaN or inf, first after {layer}; check that layer's inputs and scale.")
+
+    def _require_no_stray(self) -> None:
+        """Parameters that reach the output past every data node have no use a rule could read."""
+        root = self.graph.output.grad_fn
+        if root not in self.graph.data and self.graph.behind[root]:
+            names = ", ".join(repr(name) for name in self.graph.behind[root])
+            raise UncoveredError(
+                f"The output depends on {names} but on no input of the model, so there are no examples to average "
+                "over. Exclude them with params=, or let the forward add them to something computed from the input."
+            )
+
+
+def _remembered(store: OrderedDict[tuple, T], key: tuple | None, make: Callable[[], tuple[T, bool]]) -> T:
+    """The stored value, or a new one, which is stored if it says so; the oldest are forgotten."""
+    if key is not None and key in store:
+        store.move_to_end(key)
+        return store[key]
+    value, keep = make()
+    if key is not None and keep:
+        store[key] = value
+        while len(store) > REMEMBERED:
+            store.popitem(last=False)
+    return value
+
+
+def _marked(value: Any, found: list[Tensor]) -> Any:
+    """Floating tensors anywhere in the arguments replaced by marked copies that share their memory."""
+    if isinstance(value, Tensor):
+        if not value.is_floating_point():
+            return value
+        leaf = value.detach().requires_grad_()
+        found.append(leaf)
+        with torch.inference_mode(False), torch.enable_grad():
+            return leaf.view_as(leaf)  # a view: an in-place operation on a leaf that needs gradients would raise
+    if isinstance(value, Mapping):
+        return {key: _marked(one, found) for key, one in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_marked(one, found) for one in value))
+    if isinstance(value, (tuple, list)):
+        return type(value)(_marked(one, found) for one in value)
+    return value
+
+
+def require_finite(tensors: Sequence[Tensor], message: str) -> None:
+    """Raise if any number is NaN or infinite."""
+    for tensor in tensors:
+        if not bool(torch.isfinite(tensor.detach()).all()):
+            raise ValueError(f"{message}.")
+
+
+def _first_bad_module(model: nn.Module, inputs: list[Tensor]) -> str:
+    """The first module whose output is not finite; looked for only when the answer is needed in an error."""
+    found: list[str] = []
+    names = {module: name for name, module in model.named_modules()}
+
+    def look(module: nn.Module, args: Any, out: Any) -> None:
+        if not found and isinstance(out, Tensor) and out.is_floating_point() and not bool(torch.isfinite(out).all()):
+            found.append(f"{names[module] or 'the model itself'!r} ({type(module).__name__})")
+
+    hooks = [module.register_forward_hook(look) for module in model.modules()]
+    try:
+        with torch.no_grad():
+            model(*[tensor.detach() for tensor in inputs])
+    except (TypeError, RuntimeError, ValueError, IndexError):  # other arguments were needed: the name stays unknown
+        pass
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found[0] if found else "an operation outside its modules"

@@ -1,0 +1,156 @@
+"""The verb: `curvature(model, data, likelihood=…)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sized
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from paraboloid.curvature.capture import Capture, Problem
+from paraboloid.curvature.columns import columns
+from paraboloid.curvature.fitting import Sums
+from paraboloid.curvature.lowrank import DEFAULT_RANK, ColumnStore, randomised
+from paraboloid.curvature.options import Options
+from paraboloid.curvature.products import Fixed, Products, Progress, written_out
+from paraboloid.curvature.running import Curvature
+from paraboloid.spaces.batches import Batch, Batches
+from paraboloid.spaces.functional import require_eval
+from paraboloid.spaces.likelihood import Likelihood
+from paraboloid.spaces.likelihoods import likelihood as named_likelihood
+from paraboloid.spaces.params import Params
+from paraboloid.spaces.randomness import as_generator
+
+
+def curvature(
+    model: nn.Module,
+    data: Any,
+    *,
+    likelihood: str | Likelihood,
+    structure: str = "kronecker",
+    estimate: str | None = None,
+    kind: str = "ggn",
+    params: Any = None,
+    sharing: str = "expand",
+    bias: str = "joint",
+    samples: int = 1,
+    rank: int | None = None,
+    max_block: int = 1024,
+    num_data: float | None = None,
+    memory: int | None = None,
+    generator: torch.Generator | None = None,
+    progress: Callable[[int, int | None, str], None] | None = None,
+) -> Curvature:
+    """The curvature of the model's loss, averaged over data, as an operator that knows its structure.
+
+    ``data`` is one batch ``(x, y)`` or any iterable of batches (`Batches` reads other forms). ``structure`` is one of
+    dense, block, kronecker, eigenkronecker, diagonal, lowrank, products; ``estimate`` one of exact, signed, sampled,
+    empirical, projected, projected_gaussian. None is exact, except for Kronecker factors of outputs with many terms per
+    example (tokens, pixels), which are then exact over classes with a random sign for each term; `coverage` says so.
+    ``kind`` is ggn (the Fisher, for these likelihoods) or hessian. Parameters: ``params`` is None (all that require
+    gradients), a glob, names, a module, a predicate or `Params`. A parameter without Kronecker factors gets an exact
+    block up to ``max_block`` numbers, beyond that its exact diagonal. ``num_data`` replaces N downstream and never
+    changes the average; ``memory`` bounds in bytes what is held; ``progress(done, total, what)`` is called per batch.
+
+    >>> import torch, paraboloid
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+    >>> x, y = torch.randn(16, 4), torch.randint(0, 3, (16,))
+    >>> ggn = paraboloid.curvature(model, (x, y), likelihood="categorical")
+    >>> (ggn + 1e-3).solve(torch.ones(67)).shape
+    torch.Size([67])
+    """
+    options = Options(structure, estimate, kind, sharing, bias, samples, rank, max_block, memory)
+    problem = _problem(model, data, likelihood, params, bias)
+    if num_data is not None and not num_data > 0:
+        raise ValueError(f"num_data= should be positive, found {num_data!r}.")
+    generator = as_generator(generator, problem.device)
+    if structure == "products":
+        products = Products(problem, options, generator, progress)
+        products.try_first()
+        return Curvature(Sums(problem, options), generator, num_data, products)
+    if kind == "hessian":
+        products = Products(problem, Options("products", kind="hessian"), generator, progress)
+        products.try_first()
+        return Curvature(Sums(problem, options), generator, num_data, written_out(products, options))
+    if structure == "lowrank":
+        return _lowrank(problem, options, generator, num_data, progress)
+    return _summed(problem, options, generator, num_data, progress)
+
+
+def _problem(model: nn.Module, data: Any, likelihood: str | Likelihood, params: Any, bias: str) -> Problem:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model should be a torch.nn.Module, found {type(model).__name__}.")
+    require_eval(model)
+    chosen = Params.of(model, params)
+    device = next(iter(chosen.tensors(model).values())).device
+    batches = data if isinstance(data, Batches) else Batches(data)
+    return Problem(model, chosen, named_likelihood(likelihood), batches.on(device), bias == "joint")
+
+
+def _passes(batches: Iterable[Batch], what: str, progress: Progress | None) -> Iterable[Batch]:
+    """The batches, with progress told after each."""
+    data = getattr(batches, "data", None)
+    total = 1 if getattr(batches, "single", False) else len(data) if isinstance(data, Sized) else None
+    for number, batch in enumerate(batches):
+        yield batch
+        if progress is not None:
+            progress(number + 1, total, what)
+
+
+def _summed(
+    problem: Problem, options: Options, generator: torch.Generator, num_data: float | None, progress: Progress | None
+) -> Curvature:
+    corrected = options.structure == "eigenkronecker"
+    batches: Iterable[Batch] = problem.batches.restartable() if corrected else problem.batches
+    if problem.batches.single:
+        batches = list(problem.batches)
+    sums = Sums(problem, options)
+    state = generator.get_state()
+    for batch in _passes(batches, "factors" if corrected else options.structure, progress):
+        sums.add(batch, generator)
+    if sums.assembly is None:
+        raise ValueError("the data hold no terms: every target was ignored. Check ignore_index and the targets.")
+    sums.assembly.require_finite()
+    if corrected:
+        sums.correct()
+        generator.set_state(state)  # the corrections belong to the same draws as the factors
+        for batch in _passes(batches, "corrections", progress):
+            sums.add(batch, generator)
+        sums.assembly.require_finite()
+    sums.release()
+    return Curvature(sums, generator, num_data)
+
+
+def _lowrank(
+    problem: Problem, options: Options, generator: torch.Generator, num_data: float | None, progress: Progress | None
+) -> Curvature:
+    sums = Sums(problem, options)
+    store: ColumnStore | None = None
+    count = 0.0
+    state = generator.get_state()
+    for batch in _passes(problem.batches, "columns", progress):
+        capture = Capture(problem, batch)
+        bound = sums.bind(capture)
+        if store is None:
+            dtype = _dtype(capture.tensors.values())
+            store = ColumnStore(problem.params.numel, dtype, problem.device, options.rank, options.memory)
+        store.add(
+            capture, bound, columns(capture.terms, problem.likelihood, sums.estimate, options.samples, generator)
+        )
+        count += capture.terms.count
+        if store.full:
+            break
+    assert store is not None
+    sums.assembly = None
+    if not store.full:
+        return Curvature(sums, generator, num_data, Fixed(store.operator(count), count))
+    start = torch.Generator(generator.device)
+    start.set_state(state)
+    products = Products(problem, Options("products", options.estimate, samples=options.samples), start, progress)
+    found = randomised(products.operator(), options.rank or DEFAULT_RANK, generator)
+    return Curvature(sums, generator, num_data, Fixed(found, products.count()))
+
+
+def _dtype(tensors: Iterable[Tensor]) -> torch.dtype:
+    return torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32

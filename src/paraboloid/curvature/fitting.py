@@ -1,0 +1,110 @@
+"""The fit itself: batches in, running sums out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from paraboloid.curvature.assembly import Assembly
+from paraboloid.curvature.capture import BoundBlock, Capture, Problem
+from paraboloid.curvature.certificate import Certificate, certify
+from paraboloid.curvature.columns import columns
+from paraboloid.curvature.coverage import Coverage, describe
+from paraboloid.curvature.eigenkronecker import EigenAssembly
+from paraboloid.curvature.layout import Block
+from paraboloid.curvature.options import Options
+from paraboloid.spaces.batches import Batch
+
+
+class Sums:
+    """The sums of one fit, and what they are sums of."""
+
+    def __init__(self, problem: Problem, options: Options):
+        self.problem, self.options = problem, options
+        self.assembly: Assembly | None = None
+        self.certificate: Certificate | None = None
+        self.count = 0.0  # what the sums are divided by; a decayed count once batches are averaged exponentially
+        self.seen = 0.0
+        self.estimate = options.estimate or "exact"
+        self._last: tuple[Batch, Capture] | None = None
+
+    def bind(self, capture: Capture) -> list[BoundBlock]:
+        """The batch's blocks, in the order of the first batch."""
+        bound = capture.bound()
+        if self.assembly is None:
+            self.certificate = certify(capture, bound)
+            self._start(capture, [block.block for block in bound])
+            return bound
+        return _matched(bound, self.assembly.blocks)
+
+    def _start(self, capture: Capture, blocks: Sequence[Block]) -> None:
+        if not blocks:
+            raise ValueError(
+                "none of the chosen parameters has an influence on the output, so there is no curvature. Check params= "
+                "and that the forward uses them."
+            )
+        many = bool((capture.terms.position > 0).any())
+        self.estimate = self.options.columns(many)
+        dtype = torch.float64 if any(t.dtype == torch.float64 for t in capture.tensors.values()) else torch.float32
+        self.assembly = Assembly(self.options, self.problem.params, blocks, dtype)
+
+    def add(self, batch: Batch, generator: torch.Generator, decay: float | None = None) -> None:
+        """Add one batch; with ``decay`` the average so far keeps that share of the new average."""
+        capture = self._captured(batch)
+        if not len(capture.rows):
+            return
+        bound = self.bind(capture)
+        assert self.assembly is not None
+        if decay is not None and self.count:
+            self._scale(decay * capture.terms.count / ((1 - decay) * self.count))
+        samples, likelihood = self.options.samples, self.problem.likelihood
+        self.assembly.add(capture, bound, columns(capture.terms, likelihood, self.estimate, samples, generator))
+        self.count += capture.terms.count
+        self.seen += capture.terms.count
+
+    def _captured(self, batch: Batch) -> Capture:
+        """A second pass over one and the same batch goes on with its graph."""
+        if self._last is not None and self._last[0] is batch:
+            return self._last[1]
+        capture = Capture(self.problem, batch)
+        self._last = (batch, capture)
+        return capture
+
+    def release(self) -> None:
+        """Let go of the last batch's graph."""
+        self._last = None
+
+    def _scale(self, factor: float) -> None:
+        assert self.assembly is not None
+        for item in self.assembly.items:
+            item.total.scale(factor)
+        self.count *= factor
+
+    def correct(self) -> None:
+        """Go on from factors to corrections in their eigenbases."""
+        assert self.assembly is not None
+        self.assembly = EigenAssembly(self.assembly, self.count)
+        self.count = self.seen = 0.0
+
+    def coverage(self) -> Coverage:
+        blocks = () if self.assembly is None else self.assembly.blocks
+        return describe(self.problem.model, self.problem.params, blocks, self.options, self.estimate)
+
+
+def _matched(bound: list[BoundBlock], blocks: Sequence[Block]) -> list[BoundBlock]:
+    if all(one.block is block for one, block in zip(bound, blocks, strict=False)) and len(bound) == len(blocks):
+        return bound
+    keyed = {block_key(one.block): one for one in bound}
+    if len(bound) != len(blocks) or any(block_key(block) not in keyed for block in blocks):
+        raise ValueError(
+            "this batch uses the parameters in another way than the first one did, so their sums cannot be added. Give "
+            "batches of one kind (a batch of a single example should not come first), or fit them apart and add the "
+            "operators."
+        )
+    return [keyed[block_key(block)] for block in blocks]
+
+
+def block_key(block: Block) -> tuple:
+    index = block.index
+    return (block.names, tuple(index.shape), int(index.reshape(-1)[0]), int(index.reshape(-1)[-1]), int(index.sum()))

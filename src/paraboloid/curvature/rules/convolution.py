@@ -1,0 +1,162 @@
+"""Convolutions in one, two and three dimensions: strided, dilated, padded, grouped, transposed.
+
+A transposed convolution is a convolution of its zero-inserted, padded input with the flipped kernel, so both
+share one gather of patches. Patches are channels-last, (kernel, channels), and the block's index is laid out the
+same way, so nothing is permuted afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from paraboloid.curvature.graph import Node, Use
+from paraboloid.curvature.moments import Moment
+from paraboloid.curvature.rules.part import MatrixPart, Stacks
+from paraboloid.curvature.rules.split import RowSplit
+from paraboloid.curvature.rules.template import Bound, Template, row_owner
+
+KINDS = frozenset({"Convolution"})
+GATHERED = 1_000_000  # numbers gathered at once: stays in the cache
+
+
+@dataclass(frozen=True)
+class Window:
+    """The geometry of one group's patches over an input that is already padded and channels-last."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    output: tuple[int, ...]
+
+    def patches(self, data: Tensor) -> Tensor:
+        """(n, *space, C) -> a strided view (n, *output, *kernel, C)."""
+        strides = data.stride()
+        space = strides[1:-1]
+        sizes = (data.shape[0], *self.output, *self.kernel, data.shape[-1])
+        steps = tuple(s * k for s, k in zip(space, self.stride, strict=True))
+        jumps = tuple(s * k for s, k in zip(space, self.dilation, strict=True))
+        return data.as_strided(sizes, (strides[0], *steps, *jumps, strides[-1]), data.storage_offset())
+
+
+class PatchPart(MatrixPart):
+    """Patches of the input beside positions of the output gradient, for one group of channels."""
+
+    def __init__(self, data: Tensor, window: Window, channels: slice, owner: Tensor, examples: int, index: Tensor):
+        self.data, self.window, self.channels = data, window, channels
+        self.index, self.examples = index, examples
+        self.places = 1
+        for size in window.output:
+            self.places *= size
+        self.width = data.shape[-1]
+        for size in window.kernel:
+            self.width *= size
+        self.bias = index.shape[1] == self.width + 1
+        self.split = RowSplit(owner, examples)
+        self.rows = data.shape[0] * self.places
+        self.positions = self.split.positions * self.places
+
+    @property
+    def positions_of(self) -> Tensor:
+        return self.split.counts() * self.places
+
+    def _gather(self, data: Tensor) -> Tensor:
+        return self.window.patches(data).reshape(-1, self.width)
+
+    def inputs(self, low: int, high: int) -> Tensor:
+        frames = self.split.take(self.data, 0, low, high).flatten(0, 1)
+        return self._gather(frames.contiguous()).view(high - low, -1, self.width)
+
+    def outputs(self, stacks: Stacks, low: int, high: int) -> Tensor:
+        frames = self.split.take(stacks[0][:, :, self.channels], 1, low, high)  # (K, b, frames, o, *space)
+        return frames.flatten(4).movedim(3, -1).flatten(2, 3)
+
+    def add_inputs(self, moment: Moment, scale: Tensor | None = None) -> None:
+        step = max(1, GATHERED // max(self.places * self.width, 1))
+        buffer = self.data.new_empty(min(step, len(self.data)) * self.places, self.width)
+        scales = None if scale is None else self.split.spread(scale).repeat_interleave(self.places)
+        for low in range(0, len(self.data), step):
+            view = self.window.patches(self.data[low : low + step])
+            rows = buffer[: view.shape[0] * self.places]
+            rows.view(view.shape).copy_(view)
+            here = None if scales is None else scales[low * self.places : (low + len(view)) * self.places]
+            moment.add_rows(rows, here)
+
+    def add_outputs(self, stacks: Stacks, moment: Moment) -> None:
+        for frames in stacks[0][:, :, self.channels]:
+            moment.add_rows(frames.flatten(2).movedim(1, -1).reshape(-1, frames.shape[1]))
+
+    def total(self, stacks: Stacks, keep: Tensor) -> Tensor:
+        frames = stacks[0][0][:, self.channels].flatten(2)
+        frames = frames * self.split.spread(keep)[:, None, None]
+        total = frames.new_zeros(frames.shape[1], self.width)
+        step = max(1, GATHERED // max(self.places * self.width, 1))
+        for low in range(0, len(self.data), step):
+            rows = frames[low : low + step].movedim(1, -1).reshape(-1, frames.shape[1])
+            total.addmm_(rows.T, self._gather(self.data[low : low + step]).to(rows.dtype))
+        return torch.cat([total, frames.sum((0, 2))[:, None]], 1) if self.bias else total
+
+
+def templates(use: Use, slot: int, positions: Tensor) -> list[Template]:
+    """One part for each group of channels."""
+    node = use.node
+    groups, transposed = node._saved_groups, node._saved_transposed
+    found = []
+    for group, part in enumerate(positions.unflatten(0, (groups, -1))):
+        if transposed:  # stored (inputs, outputs, *kernel): read it as the convolution with the flipped kernel
+            part = part.transpose(0, 1).flip(*range(2, part.dim()))
+        index = part.movedim(1, -1).flatten(1)
+        build = partial(_build, group=group)
+        found.append(Template(use.number, slot, index, True, "convolution", build, partner=(use.number, group)))
+    return found
+
+
+def _build(bound: Bound, index: Tensor, group: int) -> PatchPart:
+    node = bound.node
+    owner = row_owner(bound.owners[0], [0])
+    assert owner is not None and bound.owners[0] is not None
+    space = bound.owners[0].shape[2:]
+    weight = node._saved_weight
+    groups = node._saved_groups
+    data = node._saved_input.detach()
+    width = data.shape[1] // groups
+    data = data[:, group * width : (group + 1) * width]
+    kernel = tuple(weight.shape[2:])
+    if node._saved_transposed:
+        data = _inserted(data, node, kernel, space)
+        stride = (1,) * len(kernel)
+    else:
+        data = F.pad(data, [p for pad in reversed(node._saved_padding) for p in (pad, pad)])
+        stride = tuple(node._saved_stride)
+    window = Window(kernel, stride, tuple(node._saved_dilation), tuple(space))
+    outputs = bound.owners[0].shape[1] // groups
+    channels = slice(group * outputs, (group + 1) * outputs)
+    return PatchPart(data.movedim(1, -1).contiguous(), window, channels, owner, bound.examples, index)
+
+
+def owned(use: Use, slot: int, bound: Bound) -> bool:
+    """Whether every frame of the output belongs to one example."""
+    return row_owner(bound.owners[0], [0]) is not None
+
+
+def _inserted(data: Tensor, node: Node, kernel: Sequence[int], space: Sequence[int]) -> Tensor:
+    """The input with stride - 1 zeros between its pixels, padded so that output t reads the patch at t."""
+    stride, dilation, padding = node._saved_stride, node._saved_dilation, node._saved_padding
+    reach = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+    before = [r - p for r, p in zip(reach, padding, strict=True)]
+    sizes = [out + r for out, r in zip(space, reach, strict=True)]
+    wide = data.new_zeros(*data.shape[:2], *sizes)
+    taken, placed = [slice(None)] * 2, [slice(None)] * 2
+    for size, start, step, room in zip(data.shape[2:], before, stride, sizes, strict=True):
+        first = max(0, -(start // step))  # the first pixel that lies inside, where padding cuts some off
+        count = max(0, min(size, -((start - room) // step)) - first)
+        taken.append(slice(first, first + count))
+        begin = start + first * step
+        placed.append(slice(begin, begin + max((count - 1) * step + 1, 0), step))
+    wide[tuple(placed)] = data[tuple(taken)]
+    return wide
