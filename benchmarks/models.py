@@ -143,10 +143,7 @@ class Block(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for part in self.qkv(self.norm(x)).chunk(3, -1)
-        )
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.qkv(self.norm(x)).chunk(3, -1))
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).flatten(-2))
         return x + self.feed(x)
@@ -155,9 +152,7 @@ class Block(nn.Module):
 class GPT(nn.Module):
     """A small causal language model over 96 words."""
 
-    def __init__(
-        self, words: int = 96, tokens: int = 64, width: int = 96, layers: int = 3, heads: int = 4
-    ) -> None:
+    def __init__(self, words: int = 96, tokens: int = 64, width: int = 96, layers: int = 3, heads: int = 4) -> None:
         super().__init__()
         self.embedding = nn.Embedding(words, width)
         self.position = nn.Embedding(tokens, width)

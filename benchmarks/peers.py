@@ -113,9 +113,7 @@ def curvlinops_product(problem: Problem, name: str, reuse: bool) -> Call:
 # ------------------------------------------------------------------------------------------ BackPACK
 
 
-def backpack_traces(
-    problem: Problem, extension: str, options: dict, trace: Callable[[nn.Parameter], Tensor]
-) -> Call:
+def backpack_traces(problem: Problem, extension: str, options: dict, trace: Callable[[nn.Parameter], Tensor]) -> Call:
     """One backward pass with an extension, then the sum of `trace` over the parameters."""
     backpack = load("backpack")
     extensions = load("backpack.extensions")
@@ -288,9 +286,7 @@ def laplace_fit(problem: Problem, structure: str) -> Call:
     loader = OneBatch(TensorDataset(own.x, own.y), batch_size=len(own.x))
 
     def call() -> Tensor:
-        fitted = library.Laplace(
-            own.model, "classification", subset_of_weights="all", hessian_structure=structure
-        )
+        fitted = library.Laplace(own.model, "classification", subset_of_weights="all", hessian_structure=structure)
         fitted.fit(loader)
         if structure == "diag":
             return fitted.H.sum() / len(own.x)

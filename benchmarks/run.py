@@ -47,9 +47,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--libraries", help="names separated by commas (default: all)")
     parser.add_argument("--device", default=os.environ.get("PARABOLOID_DEVICE", "cpu"))
     parser.add_argument("--rounds", type=int, default=7, help="measured calls of each library (default 7)")
-    parser.add_argument(
-        "--seconds", type=float, default=60.0, help="limit of a row and of a trial (default 60)"
-    )
+    parser.add_argument("--seconds", type=float, default=60.0, help="limit of a row and of a trial (default 60)")
     parser.add_argument("--threads", type=int, help="torch threads (default: torch's own choice)")
     parser.add_argument("--no-memory", action="store_true", help="measure time only")
     parser.add_argument("--peak", nargs=3, metavar=("TASK", "MODEL", "LIBRARY"), help=argparse.SUPPRESS)
@@ -125,9 +123,7 @@ def row(task: str, model: str, options: argparse.Namespace) -> list[dict[str, An
     subject.forward_backward()
     records, calls = candidates(task, subject, options)
     unit_memory = trial(task, model, measure.UNIT, options)
-    timings = measure.interleaved(
-        subject.forward_backward, calls, options.device, options.rounds, options.seconds
-    )
+    timings = measure.interleaved(subject.forward_backward, calls, options.device, options.rounds, options.seconds)
     unit, first = timings[measure.UNIT], next(iter(calls), None)
     for library in calls:
         record = records[library]

@@ -119,9 +119,7 @@ TASKS = {
         kronecker("exact"),
         "laplace-torch's fit also decomposes the factors.",
     ),
-    "kronecker-sampled": Task(
-        "Kronecker factors, one draw of labels", "MLRTA", kronecker("sampled"), random=True
-    ),
+    "kronecker-sampled": Task("Kronecker factors, one draw of labels", "MLRTA", kronecker("sampled"), random=True),
     "eigenkronecker-sampled": Task(
         "Eigenvalue-corrected Kronecker factors, one draw of labels",
         "MLR",
@@ -133,18 +131,14 @@ TASKS = {
     ),
     "diagonal-exact": Task("Diagonal of the Gauss-Newton matrix", "MLR", diagonal("exact")),
     "diagonal-empirical": Task("Diagonal of the empirical Fisher", "MLR", diagonal("empirical")),
-    "ggn-product-first": Task(
-        "Gauss-Newton product, operator made anew", "MLART", products("ggn", reuse=False)
-    ),
+    "ggn-product-first": Task("Gauss-Newton product, operator made anew", "MLART", products("ggn", reuse=False)),
     "ggn-product-further": Task(
         "Gauss-Newton product, operator used before",
         "MLART",
         products("ggn", reuse=True),
         "posteriors keeps nothing between products.",
     ),
-    "hessian-product-first": Task(
-        "Hessian product, operator made anew", "MLART", products("hessian", reuse=False)
-    ),
+    "hessian-product-first": Task("Hessian product, operator made anew", "MLART", products("hessian", reuse=False)),
     "hessian-product-further": Task(
         "Hessian product, operator used before",
         "MLART",

@@ -16,9 +16,7 @@ def single(layer: nn.Module, *shape: int) -> nn.Module:
 
 def lenet(pool: type[nn.Module]) -> nn.Module:
     """Two convolutions with pooling, two dense layers."""
-    body = nn.Sequential(
-        nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), pool(2), nn.Conv2d(2, 3, 2), nn.ReLU(), nn.Flatten()
-    )
+    body = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), pool(2), nn.Conv2d(2, 3, 2), nn.ReLU(), nn.Flatten())
     return headed(nn.Sequential(body, nn.Linear(12, 5), nn.ReLU()), (1, 6, 6))
 
 

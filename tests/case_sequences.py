@@ -12,9 +12,7 @@ from case_record import Case, case, labels, labels_with_gaps, reals
 class Attention(nn.Module):
     """nn.MultiheadAttention, batch first or sequence first inside, on one or two sequences."""
 
-    def __init__(
-        self, batch_first: bool = True, causal: bool = False, padded: bool = False, **options
-    ) -> None:
+    def __init__(self, batch_first: bool = True, causal: bool = False, padded: bool = False, **options) -> None:
         super().__init__()
         self.attend = nn.MultiheadAttention(4, 2, batch_first=batch_first, **options)
         self.head, self.first, self.causal, self.padded = nn.Linear(4, 3), batch_first, causal, padded
@@ -158,15 +156,11 @@ INSIDE = {"layout": "TN"}
 
 
 def _attention(name: str, size: int = 4, others: tuple = (), **options) -> Case:
-    return case(
-        name, lambda: Attention(**options), SEQUENCE, *others, target=CLASS, size=size, covered=INSIDE
-    )
+    return case(name, lambda: Attention(**options), SEQUENCE, *others, target=CLASS, size=size, covered=INSIDE)
 
 
 def _recurrent(name: str, kind: str, size: int = 4, **options) -> Case:
-    return case(
-        name, lambda: Recurrent(kind, **options), reals(3, 2), target=CLASS, size=size, covered=INSIDE
-    )
+    return case(name, lambda: Recurrent(kind, **options), reals(3, 2), target=CLASS, size=size, covered=INSIDE)
 
 
 SEQUENCES: list[Case] = [

@@ -35,9 +35,7 @@ class Source:
         return matrix.to(self.device, self.dtype)
 
     def positive(self, *shape: int) -> Tensor:
-        return (torch.rand(shape, generator=self.generator, dtype=torch.float64) + 0.2).to(
-            self.device, self.dtype
-        )
+        return (torch.rand(shape, generator=self.generator, dtype=torch.float64) + 0.2).to(self.device, self.dtype)
 
     def orthogonal(self, n: int) -> Tensor:
         square = torch.randn(n, n, generator=self.generator, dtype=torch.float64)
@@ -114,9 +112,7 @@ SINGULAR: dict[str, Maker] = {
     "diagonal_singular": lambda s: Diagonal(torch.tensor([1.0, 0.0, 2.0], dtype=s.dtype, device=s.device)),
     "lowrank": lambda s: LowRank(s.normal(12, 3), s.positive(3)),
     "lowrank_rank0": lambda s: LowRank(s.normal(4, 0)),
-    "kronecker_singular": lambda s: Kronecker(
-        torch.ones(3, 3, dtype=s.dtype, device=s.device), s.definite(4)
-    ),
+    "kronecker_singular": lambda s: Kronecker(torch.ones(3, 3, dtype=s.dtype, device=s.device), s.definite(4)),
     "kronecker_counts": lambda s: Kronecker(
         s.definite(3), torch.tensor([2.0, 0.0, 1.0], dtype=s.dtype, device=s.device)
     ),

@@ -155,9 +155,7 @@ def flat_gradient(scalar: Tensor, tensors: Sequence[Tensor], create_graph: bool 
     """One gradient as a flat vector; a parameter that is not used has zeros."""
     if not scalar.requires_grad:
         return torch.cat([torch.zeros_like(t).reshape(-1) for t in tensors])
-    found = torch.autograd.grad(
-        scalar, tensors, retain_graph=True, allow_unused=True, create_graph=create_graph
-    )
+    found = torch.autograd.grad(scalar, tensors, retain_graph=True, allow_unused=True, create_graph=create_graph)
     filled = [torch.zeros_like(t) if g is None else g for g, t in zip(found, tensors, strict=True)]
     return torch.cat([g.reshape(-1) for g in filled])
 

@@ -68,9 +68,7 @@ def test_building_is_repeatable_and_leaves_the_global_generator_alone(case: Case
     for (name, a), b in zip(first.state_dict().items(), second.state_dict().values(), strict=True):
         assert torch.equal(a, b), name
     assert not first.training
-    assert all(
-        not tensor.is_floating_point() or tensor.dtype == torch.float64 for tensor in first.parameters()
-    )
+    assert all(not tensor.is_floating_point() or tensor.dtype == torch.float64 for tensor in first.parameters())
 
 
 @EACH
@@ -90,9 +88,7 @@ def test_facts_of_a_case_are_true(case: Case):
     model, (inputs, targets) = case.build(), case.batch()
     frozen = tuple(name for name, tensor in model.named_parameters() if not tensor.requires_grad)
     assert frozen == case.covered.get("frozen", ())
-    gradients = (
-        oracles.per_term_jacobian(model, None, inputs, lambda out: out.reshape(-1, 1)).abs().amax((0, 1))
-    )
+    gradients = oracles.per_term_jacobian(model, None, inputs, lambda out: out.reshape(-1, 1)).abs().amax((0, 1))
     unused = {name for name, place in oracles.layout(model).items() if gradients[place].max() == 0}
     assert unused == set(case.covered.get("unused", ()))  # type: ignore[arg-type]
     rows = oracles.rows_of(model(*inputs), targets, case.likelihood)
@@ -221,9 +217,7 @@ def test_hessian_by_pytorchs_own_fused_weight_norm_would_be_wrong():
 # ---- curvature ----
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in ZOO if c.likelihood in ("categorical", "bernoulli")], ids=lambda c: c.name
-)
+@pytest.mark.parametrize("case", [c for c in ZOO if c.likelihood in ("categorical", "bernoulli")], ids=lambda c: c.name)
 def test_gauss_newton_is_the_fisher_matrix_by_enumeration_of_labels(case: Case):
     model, (inputs, targets) = case.build(), case.batch()
     setting = (model, inputs, targets, case.likelihood)

@@ -49,9 +49,7 @@ class Patched(nn.Module):
         super().__init__()
         inside, outside = conv.in_channels // conv.groups, conv.out_channels // conv.groups
         rows = inside * torch.Size(conv.kernel_size).numel()
-        self.parts = nn.ModuleList(
-            nn.Linear(rows, outside, bias=conv.bias is not None) for _ in range(conv.groups)
-        )
+        self.parts = nn.ModuleList(nn.Linear(rows, outside, bias=conv.bias is not None) for _ in range(conv.groups))
         self.head, self.options = nn.Linear(width, CLASSES), conv.__dict__.copy()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -61,18 +59,14 @@ class Patched(nn.Module):
         else:
             mode = "constant" if o["padding_mode"] == "zeros" else o["padding_mode"]
             padded, stride = F.pad(x, o["_reversed_padding_repeated_twice"], mode=mode), o["stride"]
-        cut = [
-            patches(part, o["kernel_size"], stride, o["dilation"]) for part in padded.chunk(o["groups"], 1)
-        ]
+        cut = [patches(part, o["kernel_size"], stride, o["dilation"]) for part in padded.chunk(o["groups"], 1)]
         z = torch.cat([part(rows) for part, rows in zip(self.parts, cut, strict=True)], 2)
         return self.head(torch.tanh(z).mT.flatten(1))
 
     def widened(self, x: Tensor) -> Tensor:
         """The input of a transposed convolution with zeros between and around."""
         o, around = self.options, []
-        for k, d, p, extra in zip(
-            o["kernel_size"], o["dilation"], o["padding"], o["output_padding"], strict=True
-        ):
+        for k, d, p, extra in zip(o["kernel_size"], o["dilation"], o["padding"], o["output_padding"], strict=True):
             around = [d * (k - 1) - p, d * (k - 1) - p + extra, *around]
         return F.pad(zeros_between(x, o["stride"]), around)
 
@@ -136,9 +130,7 @@ def embedding() -> Equivalence:
 
 
 def _padded(mode: str) -> Equivalence:
-    return convolution(
-        f"conv2d_{mode}", lambda: nn.Conv2d(2, 2, 3, padding=(1, 2), padding_mode=mode), 2, 4, 3
-    )
+    return convolution(f"conv2d_{mode}", lambda: nn.Conv2d(2, 2, 3, padding=(1, 2), padding_mode=mode), 2, 4, 3)
 
 
 PAIRS: list[Equivalence] = [

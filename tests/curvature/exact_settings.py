@@ -134,9 +134,7 @@ def _gated(kind: str) -> Exact:
     states = tuple(draw(1, 1, 2, seed=seed) for seed in range(5, 7 if kind == "LSTM" else 6))
     blocks = tuple(Block((f"net.weight_{side}_l0", f"net.bias_{side}_l0")) for side in ("ih", "hh"))
     inputs = (draw(1, 1, 2), *states)
-    return Exact(
-        f"one_step_{kind.lower()}", lambda: Recurrent(kind, False), (*blocks, *joint("head")), inputs, ONE
-    )
+    return Exact(f"one_step_{kind.lower()}", lambda: Recurrent(kind, False), (*blocks, *joint("head")), inputs, ONE)
 
 
 def _rows(cut: slice) -> Block:

@@ -52,9 +52,7 @@ class Equivalence:
         right = seeded(self.right, self.name).eval()
         for match in self.matches:
             flat = flat_of(left, match.left)
-            unflatten_into(
-                right, match.right, match.scale * (flat if match.index is None else flat[match.index])
-            )
+            unflatten_into(right, match.right, match.scale * (flat if match.index is None else flat[match.index]))
         return left, right
 
     def both_inputs(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:

@@ -29,9 +29,7 @@ class Attending(nn.Module):
 class Linears(nn.Module):
     """The same with nn.Linear layers for query, key, value and output: all apart, or some of them packed."""
 
-    def __init__(
-        self, packed: str = "q,k,v", kdim: int = WIDTH, vdim: int = WIDTH, bias: bool = True
-    ) -> None:
+    def __init__(self, packed: str = "q,k,v", kdim: int = WIDTH, vdim: int = WIDTH, bias: bool = True) -> None:
         super().__init__()
         widths = {"q": WIDTH, "k": kdim, "v": vdim}
         self.groups = packed.split(",")
@@ -73,9 +71,7 @@ def separate_matches(kdim: int, vdim: int) -> tuple[Match, ...]:
     return (*found, layer("attend.out_proj", "out"), layer("head"))
 
 
-def attention(
-    name: str, packed: str, *lengths: int, batch_first: bool = True, bias: bool = True
-) -> Equivalence:
+def attention(name: str, packed: str, *lengths: int, batch_first: bool = True, bias: bool = True) -> Equivalence:
     """Packed projections against Linears; several lengths mean several input sequences."""
     return Equivalence(
         name,
@@ -158,11 +154,7 @@ def recurrent(name: str, kind: str, states: bool = True, **options) -> Equivalen
     given = [draw(N, directions, 2, seed=seed) for seed in range(5, 7 if kind == "LSTM" else 6)]
     suffixes = sorted({key.split("_", 2)[2] for key, _ in sample.net.named_parameters()})
     kinds = ("weight", "bias") if sample.net.bias else ("weight",)
-    pairs = [
-        same(*[f"net.{kind}_{side}_{suffix}" for kind in kinds])
-        for suffix in suffixes
-        for side in ("ih", "hh")
-    ]
+    pairs = [same(*[f"net.{kind}_{side}_{suffix}" for kind in kinds]) for suffix in suffixes for side in ("ih", "hh")]
     return Equivalence(
         name,
         lambda: Recurrent(kind, False, **options),

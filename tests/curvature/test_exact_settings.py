@@ -13,9 +13,7 @@ from curvature.exact_settings import Block, Exact
 
 SETTINGS = exactness()
 EACH = pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
-HOOKED = [
-    s for s in SETTINGS if s.name.startswith(("one_example_softmax", "one_example_pois", "deep", "last_l"))
-]
+HOOKED = [s for s in SETTINGS if s.name.startswith(("one_example_softmax", "one_example_pois", "deep", "last_l"))]
 POOLED = [s for s in SETTINGS if s.name.startswith("pooled_linear")]
 
 

@@ -53,9 +53,7 @@ def test_marked_blocks_of_a_page_run(page):
     for match in FENCE.finditer(text):
         block, line = match[1], text[: match.start(1)].count("\n")
         if ">>>" in block:
-            report = run_doctest(
-                doctest.DocTestParser().get_doctest(block, names, page.name, str(page), line)
-            )
+            report = run_doctest(doctest.DocTestParser().get_doctest(block, names, page.name, str(page), line))
             assert not report, report
         else:
             # empty lines in front, so that a traceback shows the line of the page

@@ -72,9 +72,7 @@ def room_of_module(module: str) -> str:
 @every_file
 def test_imports_run_downhill(path):
     here = room_of(path)
-    assert here in FLOOR, (
-        f"the room {here!r} has no floor: give it one in FLOORS, or move the file into a room"
-    )
+    assert here in FLOOR, f"the room {here!r} has no floor: give it one in FLOORS, or move the file into a room"
     for module, line in imported_modules(path):
         there = room_of_module(module)
         assert there in FLOOR, f"line {line} imports {module}, whose room {there!r} has no floor"
@@ -86,9 +84,7 @@ def test_imports_run_downhill(path):
 
 @every_file
 def test_imports_are_absolute(path):
-    relative = [
-        f"line {line}: {module}" for module, _, line in imports(tree_of(path)) if module.startswith(".")
-    ]
+    relative = [f"line {line}: {module}" for module, _, line in imports(tree_of(path)) if module.startswith(".")]
     assert not relative, f"write `from paraboloid.room.file import name`; found {relative}"
 
 
@@ -126,9 +122,7 @@ def test_files_open_with_a_header_and_stay_short(path):
     if text.strip():
         assert ast.get_docstring(ast.parse(text)), "open the file by saying what it holds"
     lines = text.count("\n")
-    assert lines <= MAX_FILE_LINES, (
-        f"{lines} lines, {MAX_FILE_LINES} at most: find the seam and split the file"
-    )
+    assert lines <= MAX_FILE_LINES, f"{lines} lines, {MAX_FILE_LINES} at most: find the seam and split the file"
 
 
 @every_file
@@ -147,6 +141,4 @@ def test_functions_stay_short(path):
 
 @every_file
 def test_files_are_named_after_an_idea(path):
-    assert path.stem.strip("_") not in HOMELESS, (
-        "a function without a home is missing a noun: name the file after it"
-    )
+    assert path.stem.strip("_") not in HOMELESS, "a function without a home is missing a noun: name the file after it"

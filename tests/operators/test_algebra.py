@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import operator_zoo as zoo
 import pytest
 import torch
 
+import operator_zoo as zoo
 from paraboloid.operators.base import LinearOperator
 from paraboloid.operators.blocks import Block, BlockDiagonal
 from paraboloid.operators.dense import Dense
@@ -143,9 +143,15 @@ def test_constructors_check_their_parts(s):
         (lambda: Dense(torch.ones(2, 3)), r"square, \(P, P\), found \(2, 3\)"),
         (lambda: Diagonal(torch.ones(2, 2)), r"shape \(P,\), found \(2, 2\)"),
         (lambda: LowRank(torch.ones(2)), r"shape \(P, r\), found \(2,\)"),
-        (lambda: LowRank(torch.ones(2, 3), torch.ones(2)), r"one entry per column of the factor, \(3,\), found \(2,\)"),
+        (
+            lambda: LowRank(torch.ones(2, 3), torch.ones(2)),
+            r"one entry per column of the factor, \(3,\), found \(2,\)",
+        ),
         (lambda: EigenKronecker(None, None, torch.ones(2)), r"shape \(a, b\), found \(2,\)"),
-        (lambda: EigenKronecker(torch.eye(3), None, torch.ones(2, 2)), r"`left_basis` should have shape \(2, 2\)"),
+        (
+            lambda: EigenKronecker(torch.eye(3), None, torch.ones(2, 2)),
+            r"`left_basis` should have shape \(2, 2\)",
+        ),
         (lambda: Sum(), "at least one term"),
         (lambda: s.kronecker().top_eigenpairs(0), "between 1 and the size 12, found 0"),
     ]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator_zoo as zoo
 import pytest
 import torch
 from torch import Tensor
 
+import operator_zoo as zoo
 from paraboloid.operators.base import LinearOperator
 from paraboloid.operators.blocks import Block, BlockDiagonal
 from paraboloid.operators.dense import Dense

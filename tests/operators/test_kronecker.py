@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator_zoo as zoo
 import pytest
 import torch
 from torch import Tensor
 
+import operator_zoo as zoo
 from paraboloid.operators.blocks import Block, BlockDiagonal
 from paraboloid.operators.dense import Dense
 from paraboloid.operators.diagonal import Diagonal
@@ -138,6 +138,7 @@ def test_factors_are_checked():
 def test_an_indefinite_factor_is_declared_by_a_dense_operator(source):
     K = Kronecker(Dense(-source.definite(2), psd=False), source.definite(3))
     assert not K.psd
-    torch.testing.assert_close((K + 0.3).solve(K.dense()[:, 0] + 1), torch.linalg.solve(
-        K.dense() + 0.3 * torch.eye(6), K.dense()[:, 0] + 1
-    ))
+    torch.testing.assert_close(
+        (K + 0.3).solve(K.dense()[:, 0] + 1),
+        torch.linalg.solve(K.dense() + 0.3 * torch.eye(6), K.dense()[:, 0] + 1),
+    )

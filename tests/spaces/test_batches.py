@@ -95,7 +95,14 @@ Pair = namedtuple("Pair", "a b")
 
 def test_everything_is_moved_to_the_device():
     packed = torch.nn.utils.rnn.pack_sequence([X[:2], X[:1]])
-    data = {"x": [X, (X, {"deep": X})], "pair": Pair(X, 3), "packed": packed, "flag": True, "y": Y, "weights": W}
+    data = {
+        "x": [X, (X, {"deep": X})],
+        "pair": Pair(X, 3),
+        "packed": packed,
+        "flag": True,
+        "y": Y,
+        "weights": W,
+    }
     batch = only(Batches([data], device="meta"))
     assert batch.targets.device.type == batch.weights.device.type == "meta"
     assert batch.kwargs["x"][0].device.type == batch.kwargs["x"][1][1]["deep"].device.type == "meta"

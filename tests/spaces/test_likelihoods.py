@@ -293,7 +293,12 @@ def test_names_give_likelihoods():
 
 @pytest.mark.parametrize(
     ("spec", "near"),
-    [("categorial", "categorical"), ("classification", "categorical"), ("regression", "gaussian"), ("Poisson", "poisson")],
+    [
+        ("categorial", "categorical"),
+        ("classification", "categorical"),
+        ("regression", "gaussian"),
+        ("Poisson", "poisson"),
+    ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(spec, near):
     with pytest.raises(ValueError, match=f'no likelihood is called .* Did you mean "{near}"'):

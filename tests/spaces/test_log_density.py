@@ -46,7 +46,9 @@ def test_an_indefinite_hessian_is_refused_as_curvature_and_given_as_hessian():
     lik = LogDensity(student)
     assert lik.loss_hessian(h, y)[1, 0, 0] < 0
     for road in (lik.hessian, lik.root):
-        with pytest.raises(ValueError, match=r"positive semi-definite.*eigenvalue -0.*curvature='fisher'.*kind='hessian'"):
+        with pytest.raises(
+            ValueError, match=r"positive semi-definite.*eigenvalue -0.*curvature='fisher'.*kind='hessian'"
+        ):
             road(h, y)
     lik.hessian(h[:1], y[:1])
 

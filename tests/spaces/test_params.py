@@ -79,7 +79,10 @@ def test_tensors_are_found_under_any_of_their_names():
         "2.*",
         ["2.0.*", "2.1.weight", "2.1.bias"],
         lambda name, tensor: name.startswith("2"),
-        Params(("2.0.weight", "2.0.bias", "2.1.weight", "2.1.bias"), tuple(map(torch.Size, [(4, 3), (4,), (1, 4), (1,)]))),
+        Params(
+            ("2.0.weight", "2.0.bias", "2.1.weight", "2.1.bias"),
+            tuple(map(torch.Size, [(4, 3), (4,), (1, 4), (1,)])),
+        ),
     ],
     ids=["glob", "names", "predicate", "params"],
 )
@@ -90,7 +93,12 @@ def test_ways_to_choose_a_part(which):
 def test_modules_and_tensors_of_the_model_choose_themselves():
     model = net()
     assert Params.of(model, model[2]).names == ("2.0.weight", "2.0.bias", "2.1.weight", "2.1.bias")
-    assert Params.of(model, model[2].parameters()).names == ("2.0.weight", "2.0.bias", "2.1.weight", "2.1.bias")
+    assert Params.of(model, model[2].parameters()).names == (
+        "2.0.weight",
+        "2.0.bias",
+        "2.1.weight",
+        "2.1.bias",
+    )
     assert Params.of(model, [model[0], "2.1.bias"]).names == ("0.weight", "0.bias", "2.1.bias")
     assert Params.of(model, model[0].bias).names == ("0.bias",)
 
@@ -103,7 +111,11 @@ def test_select_takes_a_part():
     params = Params.of(net())
     assert params.select("*.bias").names == ("0.bias", "2.0.bias", "2.1.bias")
     assert params.select(["2.1.bias", "0.weight"]).shapes == (torch.Size([3, 2]), torch.Size([1]))
-    assert params.select(lambda name, shape: len(shape) == 2).names == ("0.weight", "2.0.weight", "2.1.weight")
+    assert params.select(lambda name, shape: len(shape) == 2).names == (
+        "0.weight",
+        "2.0.weight",
+        "2.1.weight",
+    )
     assert params.select(params.select("0.*")).names == ("0.weight", "0.bias")
 
 

@@ -3,7 +3,13 @@
 import pytest
 import torch
 
-from paraboloid.spaces.randomness import as_generator, default_generator, normal, preserved_random_state, rademacher
+from paraboloid.spaces.randomness import (
+    as_generator,
+    default_generator,
+    normal,
+    preserved_random_state,
+    rademacher,
+)
 
 
 def test_the_same_call_gives_the_same_numbers_and_leaves_the_global_state(device):
@@ -49,11 +55,15 @@ def test_a_generator_elsewhere_is_refused_with_the_way_out():
 
 
 def test_the_global_state_comes_back_also_after_an_exception(device):
+    def draws_and_fails():
+        with preserved_random_state(device):
+            torch.rand(3)
+            torch.rand(3, device=device)
+            raise ZeroDivisionError
+
     state = torch.get_rng_state()
-    with pytest.raises(ZeroDivisionError), preserved_random_state(device):
-        torch.rand(3)
-        torch.rand(3, device=device)
-        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError):
+        draws_and_fails()
     assert torch.equal(torch.get_rng_state(), state)
 
 

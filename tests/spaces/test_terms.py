@@ -85,7 +85,9 @@ def test_soft_targets_carry_the_class_axis():
         terms(images, maps, Categorical())
 
 
-@pytest.mark.parametrize(("out", "y"), [((4, 1), (4,)), ((4,), (4,)), ((4,), (4, 1)), ((4, 1), (4, 1)), ((2, 2, 1), (2, 2))])
+@pytest.mark.parametrize(
+    ("out", "y"), [((4, 1), (4,)), ((4,), (4,)), ((4,), (4, 1)), ((4, 1), (4, 1)), ((2, 2, 1), (2, 2))]
+)
 @pytest.mark.parametrize("name", ["gaussian", "mse", "bernoulli", "poisson"])
 def test_one_output_is_never_broadcast(name, out, y):
     """(N, 1) - (N,) is (N, N) in PyTorch: the commonest silent error of regression."""
@@ -128,36 +130,69 @@ def test_weights_per_term_and_per_example():
 
 
 def test_half_precision_outputs_become_float32_rows():
-    assert terms(torch.zeros(2, 3, dtype=torch.bfloat16), torch.zeros(2).long(), Categorical()).outputs.dtype == torch.float32
+    assert (
+        terms(torch.zeros(2, 3, dtype=torch.bfloat16), torch.zeros(2).long(), Categorical()).outputs.dtype
+        == torch.float32
+    )
     assert terms(torch.zeros(2, 3), torch.zeros(2).long(), Categorical()).outputs.dtype == torch.float64
 
 
 def test_log_densities_take_the_rest_of_the_target():
-    rows = terms(torch.randn(2, 3, 4), torch.randn(2, 3, 5), LogDensity(lambda h, y: -(h.sum() - y.sum()) ** 2))
+    rows = terms(torch.randn(2, 3, 4), torch.randn(2, 3, 5), LogDensity(lambda h, y: -((h.sum() - y.sum()) ** 2)))
     assert rows.targets.shape == (6, 5)
 
 
 REFUSED = [
-    (Categorical(), (4, 3), torch.tensor([0, 1, 3, 7]), r"0 to 2, for the outputs have 3 classes; found 3 \(2 of 4"),
+    (
+        Categorical(),
+        (4, 3),
+        torch.tensor([0, 1, 3, 7]),
+        r"0 to 2, for the outputs have 3 classes; found 3 \(2 of 4",
+    ),
     (Categorical(), (4, 3), torch.tensor([0, 1, -1, 2]), "found -1"),
-    (Categorical(), (4, 3), torch.randn(4), 'Real-valued targets go with likelihood="gaussian" or "mse"'),
+    (Categorical(), (4, 3), torch.randn(4), '"gaussian" or "mse" for real numbers'),
     (Categorical(), (4, 3), torch.ones(4, 1).long(), r"Use targets.squeeze\(-1\)"),
-    (Categorical(), (4, 3), torch.ones(4).bool(), r'found torch.bool. Use targets.long\(\), or likelihood="bernoulli"'),
+    (
+        Categorical(),
+        (4, 3),
+        torch.ones(4).bool(),
+        r'found torch.bool. Use targets.long\(\), or likelihood="bernoulli"',
+    ),
     (Categorical(), (4, 3), torch.eye(4, 3).long(), "one-hot integers as targets.argmax"),
     (Categorical(), (4, 3), torch.randn(4, 3), "non-negative and sum to 1; found a row with smallest entry"),
     (Categorical(), (4, 3), torch.full((4, 3), float("nan")), "categorical targets should be finite"),
     (Categorical(), (4, 1), torch.zeros(4).long(), 'C = 1: its softmax is always 1.*"bernoulli"'),
     (Categorical(), (4,), torch.zeros(4).long(), 'should have a class axis.*likelihood="bernoulli"'),
     (Categorical(), (4, 3, 5), torch.zeros(4, 2).long(), "say where the classes are by class_axis="),
-    (Bernoulli(), (4, 3), torch.tensor([0, 1, 2, 0]), 'Integer class labels go with likelihood="categorical"'),
+    (
+        Bernoulli(),
+        (4, 3),
+        torch.tensor([0, 1, 2, 0]),
+        'Integer class labels go with likelihood="categorical"',
+    ),
     (Bernoulli(), (4, 1), torch.tensor([0, 1, 2, 0]), r'found 2 \(1 of 4.*likelihood="categorical"'),
     (Bernoulli(), (4, 1), torch.tensor([1, -1, 1, 1]), r"found -1 .*signs ±1 as \(targets \+ 1\) / 2"),
     (GaussianLikelihood(), (4, 3), torch.tensor([0, 1, 2, 0]), 'likelihood="categorical"'),
-    (GaussianLikelihood(), (4, 3), torch.randn(4), r"shaped like the outputs, \(4, 3\); found \(4,\).*nothing is broadcast"),
-    (GaussianLikelihood(), (4, 1), torch.tensor([0.0, float("inf"), 1.0, 1.0]), "finite; found 1 NaN or infinite among 4"),
+    (
+        GaussianLikelihood(),
+        (4, 3),
+        torch.randn(4),
+        r"shaped like the outputs, \(4, 3\); found \(4,\).*nothing is broadcast",
+    ),
+    (
+        GaussianLikelihood(),
+        (4, 1),
+        torch.tensor([0.0, float("inf"), 1.0, 1.0]),
+        "finite; found 1 NaN or infinite among 4",
+    ),
     (Poisson(), (4, 1), torch.tensor([0.0, 1.5, 2.0, 3.0]), r"counts 0, 1, 2, …; found 1.5 \(1 of 4"),
     (Poisson(), (4, 1), torch.tensor([0, -1, 2, 3]), "found -1"),
-    (Categorical(), (4, 3), torch.zeros(5).long(), r"same number of examples on axis 0; found outputs \(4, 3\)"),
+    (
+        Categorical(),
+        (4, 3),
+        torch.zeros(5).long(),
+        r"same number of examples on axis 0; found outputs \(4, 3\)",
+    ),
     (Categorical(), (), torch.zeros(4).long(), "one number without axes"),
 ]
 

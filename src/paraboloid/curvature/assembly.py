@@ -77,8 +77,8 @@ class Assembly:
         needed, budget = size**2 * self.dtype.itemsize, self.options.memory or MEMORY
         if needed > budget:
             raise MemoryError(
-                f"structure={what!r} needs a ({size}, {size}) matrix of {needed:.3g} bytes, allowed are {budget:.3g}. Use "
-                "structure='diagonal', 'lowrank' or 'products', choose fewer parameters with params=, or raise memory=."
+                f"structure={what!r} needs a ({size}, {size}) matrix of {needed:.3g} bytes, allowed are {budget:.3g}. "
+                "Use structure='diagonal', 'lowrank' or 'products', choose fewer parameters with params=, or raise memory=."
             )
 
     def add(self, capture: Capture, bound: Sequence[BoundBlock], columns: Columns) -> None:
@@ -127,8 +127,8 @@ class Assembly:
             for tensor in item.total.sums().values():
                 if not bool(torch.isfinite(tensor.sum())):
                     raise ValueError(
-                        f"the gradients of {item.name!r} hold NaN or inf. Check the scale of that layer's outputs and of "
-                        "the targets; in half precision use bfloat16 or float32."
+                        f"the gradients of {item.name!r} hold NaN or inf. Check the scale of that layer's outputs and "
+                        "of the targets; in half precision use bfloat16 or float32."
                     )
 
     def operator(self, count: float) -> LinearOperator:
@@ -155,7 +155,7 @@ def _layers(blocks: Sequence[Block]) -> dict[str, list[int]]:
         for other in homes - {home}:
             layers.setdefault(home, []).extend(layers.pop(other, []))
             owner.update({name: home for name, old in owner.items() if old == other})
-        owner.update({name: home for name in block.names})
+        owner.update(dict.fromkeys(block.names, home))
         layers.setdefault(home, []).append(number)
     return layers
 

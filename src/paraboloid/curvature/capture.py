@@ -131,7 +131,14 @@ class Capture:
         if signature is None:
             return None
         params, example = self.problem.params, self.terms.example
-        return (signature, self.examples, tuple(example.tolist()), params.names, params.shapes, str(example.device))
+        return (
+            signature,
+            self.examples,
+            tuple(example.tolist()),
+            params.names,
+            params.shapes,
+            str(example.device),
+        )
 
     def _owned(self, nodes: list[Node], signature: tuple | None) -> list[bool]:
         """Whether the rows of these nodes' gradients belong to examples."""
@@ -168,7 +175,9 @@ class Capture:
             if not bool(torch.isfinite(tensor.detach()).all()):
                 raise ValueError(f"parameter {name!r} holds NaN or inf; restore it from a checkpoint or initialise it.")
         layer = _first_bad_module(self.problem.model, inputs)
-        raise ValueError(f"the model's outputs hold NaN or inf, first after {layer}; check that layer's inputs and scale.")
+        raise ValueError(
+            f"the model's outputs hold NaN or inf, first after {layer}; check that layer's inputs and scale."
+        )
 
     def _require_no_stray(self) -> None:
         """Parameters that reach the output past every data node have no use a rule could read."""
@@ -232,7 +241,12 @@ def _first_bad_module(model: nn.Module, inputs: list[Tensor]) -> str:
     try:
         with torch.no_grad():
             model(*[tensor.detach() for tensor in inputs])
-    except (TypeError, RuntimeError, ValueError, IndexError):  # other arguments were needed: the name stays unknown
+    except (
+        TypeError,
+        RuntimeError,
+        ValueError,
+        IndexError,
+    ):  # other arguments were needed: the name stays unknown
         pass
     finally:
         for hook in hooks:

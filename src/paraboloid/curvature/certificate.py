@@ -85,6 +85,6 @@ def _require(found: Certificate) -> None:
     name = max(found.deviations, key=lambda key: found.deviations[key])
     raise UncoveredError(
         f"The rules do not reproduce autograd's gradient of {name!r}: relative deviation {found.deviations[name]:.1e}, "
-        f"allowed {found.tolerance:.1e}. Its curvature would be wrong, so none is returned. Exclude it with params=, or "
-        "use structure='products', which needs no rules."
+        f"allowed {found.tolerance:.1e}. Its curvature would be wrong, so none is returned. Exclude it with params=, "
+        "or use structure='products', which needs no rules."
     )

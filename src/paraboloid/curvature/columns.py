@@ -69,9 +69,7 @@ class Columns:
             yield total / self.samples**0.5
 
 
-def columns(
-    terms: Terms, likelihood: Likelihood, estimate: str, samples: int, generator: torch.Generator
-) -> Columns:
+def columns(terms: Terms, likelihood: Likelihood, estimate: str, samples: int, generator: torch.Generator) -> Columns:
     """The columns of one batch; an exact estimate of outputs with many terms per example is refused by name."""
     rank = likelihood.rank(terms.outputs.shape[1])
     if estimate == "empirical":

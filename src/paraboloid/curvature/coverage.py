@@ -53,9 +53,7 @@ class Coverage:
         return "\n".join([*(line.rstrip() for line in lines), f"estimate: {self.estimate}"])
 
 
-def describe(
-    model: nn.Module, params: Params, blocks: Sequence[Block], options: Options, estimate: str
-) -> Coverage:
+def describe(model: nn.Module, params: Params, blocks: Sequence[Block], options: Options, estimate: str) -> Coverage:
     """The report for a fitted layout."""
     found: dict[str, Covered] = {}
     used = {name: block for block in blocks for name in block.names}

@@ -99,7 +99,11 @@ def _passes(batches: Iterable[Batch], what: str, progress: Progress | None) -> I
 
 
 def _summed(
-    problem: Problem, options: Options, generator: torch.Generator, num_data: float | None, progress: Progress | None
+    problem: Problem,
+    options: Options,
+    generator: torch.Generator,
+    num_data: float | None,
+    progress: Progress | None,
 ) -> Curvature:
     corrected = options.structure == "eigenkronecker"
     batches: Iterable[Batch] = problem.batches.restartable() if corrected else problem.batches
@@ -123,7 +127,11 @@ def _summed(
 
 
 def _lowrank(
-    problem: Problem, options: Options, generator: torch.Generator, num_data: float | None, progress: Progress | None
+    problem: Problem,
+    options: Options,
+    generator: torch.Generator,
+    num_data: float | None,
+    progress: Progress | None,
 ) -> Curvature:
     sums = Sums(problem, options)
     store: ColumnStore | None = None
@@ -136,7 +144,9 @@ def _lowrank(
             dtype = _dtype(capture.tensors.values())
             store = ColumnStore(problem.params.numel, dtype, problem.device, options.rank, options.memory)
         store.add(
-            capture, bound, columns(capture.terms, problem.likelihood, sums.estimate, options.samples, generator)
+            capture,
+            bound,
+            columns(capture.terms, problem.likelihood, sums.estimate, options.samples, generator),
         )
         count += capture.terms.count
         if store.full:

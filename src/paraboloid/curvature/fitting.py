@@ -107,4 +107,10 @@ def _matched(bound: list[BoundBlock], blocks: Sequence[Block]) -> list[BoundBloc
 
 def block_key(block: Block) -> tuple:
     index = block.index
-    return (block.names, tuple(index.shape), int(index.reshape(-1)[0]), int(index.reshape(-1)[-1]), int(index.sum()))
+    return (
+        block.names,
+        tuple(index.shape),
+        int(index.reshape(-1)[0]),
+        int(index.reshape(-1)[-1]),
+        int(index.sum()),
+    )

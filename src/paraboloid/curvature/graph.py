@@ -24,8 +24,23 @@ LOOKUPS = frozenset({"Embedding", "EmbeddingBag", "Index", "IndexSelect", "Gathe
 PRODUCTS = frozenset({"Addmm", "Mm", "Bmm"})
 # Nodes that may move examples about by numbers which the graph's shape does not show.
 ROUTING = frozenset(
-    "Index IndexSelect Gather Take MaskedSelect MaskedScatter Scatter ScatterAdd IndexPut IndexPutImpl IndexAdd "
-    "IndexCopy Sort Topk PackPaddedSequence".split()
+    [
+        "Index",
+        "IndexSelect",
+        "Gather",
+        "Take",
+        "MaskedSelect",
+        "MaskedScatter",
+        "Scatter",
+        "ScatterAdd",
+        "IndexPut",
+        "IndexPutImpl",
+        "IndexAdd",
+        "IndexCopy",
+        "Sort",
+        "Topk",
+        "PackPaddedSequence",
+    ]
 )
 OPAQUE = {
     "CompiledFunction": "a compiled module hides its steps: pass the eager module (model._orig_mod)",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from paraboloid.curvature.graph import Graph, Node, Operand, UncoveredError, Use, kind, output_shape
+from paraboloid.curvature.graph import Graph, Node, UncoveredError, Use, kind, output_shape
 from paraboloid.curvature.operands import CONSTANT, selection
 from paraboloid.curvature.ownership import Owners
 from paraboloid.curvature.rules.part import Part
@@ -75,8 +75,12 @@ class Layout:
 
 
 def build_layout(
-    graph: Graph, owners: Sequence[Sequence[Owners | None] | None], params: Params, tensors: Mapping[str, Tensor],
-    examples: int, joint: bool,
+    graph: Graph,
+    owners: Sequence[Sequence[Owners | None] | None],
+    params: Params,
+    tensors: Mapping[str, Tensor],
+    examples: int,
+    joint: bool,
 ) -> Layout:
     """Sort the uses of a graph into blocks."""
     known: list[Sequence[Owners | None]] = []
@@ -241,4 +245,3 @@ def _flat_blocks(selected, pulled, params: Params) -> list[Block]:
         rule = ", ".join(dict.fromkeys(source.template.rule for source in found))
         blocks.append(Block((name,), index, False, False, rule, tuple(found)))
     return blocks
-

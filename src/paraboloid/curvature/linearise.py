@@ -72,9 +72,7 @@ class Linearised:
         """J v as the derivative of Jᵀ u in u: for operations that have no forward mode."""
         u = torch.zeros_like(self.rows, requires_grad=True)
         with torch.enable_grad():
-            pulled = torch.autograd.grad(
-                self.rows, list(self.leaves.values()), u, create_graph=True, allow_unused=True
-            )
+            pulled = torch.autograd.grad(self.rows, list(self.leaves.values()), u, create_graph=True, allow_unused=True)
         kept = [(name, g) for name, g in zip(self.leaves, pulled, strict=True) if g is not None and g.requires_grad]
 
         def jvp(vector: Tensor) -> Tensor:

@@ -14,7 +14,15 @@ class Moment:
     ``bias`` appends a row and column for a constant 1 that every row ends with.
     """
 
-    def __init__(self, width: int, dtype: torch.dtype, device: torch.device, *, bias: bool = False, onehot: bool = False):
+    def __init__(
+        self,
+        width: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        bias: bool = False,
+        onehot: bool = False,
+    ):
         self.width, self.bias = width, bias
         size = width + int(bias)
         self.values = torch.zeros((size,) if onehot else (size, size), dtype=dtype, device=device)

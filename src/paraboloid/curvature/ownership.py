@@ -44,11 +44,13 @@ class Owners:
 
 def find_owners(
     rows: Tensor, example: Tensor, examples: int, nodes: Sequence[Node], generator: torch.Generator
-) -> list[list[Owners | None] | None]:
+) -> list[Sequence[Owners | None] | None]:
     """For each node a list over its outputs (None where no gradient arrives); None for a node that mixes examples."""
     cotangent = torch.randn(rows.shape, generator=generator, dtype=rows.dtype, device=rows.device)
     base = pull(rows, nodes, cotangent)
-    codes = [[None if g is None else torch.zeros(g.shape, dtype=torch.int32, device=g.device) for g in gs] for gs in base]
+    codes = [
+        [None if g is None else torch.zeros(g.shape, dtype=torch.int32, device=g.device) for g in gs] for gs in base
+    ]
     mixed = [False] * len(nodes)
     place = 1
     while place < examples or place == 1:
@@ -56,9 +58,10 @@ def find_owners(
         scaled = cotangent * torch.exp2(digit.to(rows.dtype)).view(-1, *[1] * (rows.dim() - 1))
         for k, (gs, hs) in enumerate(zip(base, pull(rows, nodes, scaled), strict=True)):
             for j, (g, h) in enumerate(zip(gs, hs, strict=True)):
-                if g is not None and h is not None and not mixed[k]:
+                code = codes[k][j]
+                if g is not None and h is not None and code is not None and not mixed[k]:
                     found, pure = _digits(g, h)
-                    codes[k][j] += found * place
+                    code += found * place
                     mixed[k] = not pure
         place *= BASE
     return [None if m else _summaries(gs, cs, examples) for m, gs, cs in zip(mixed, base, codes, strict=True)]

@@ -32,7 +32,9 @@ Progress = Callable[[int, int | None, str], None]
 class Products:
     """Products with the average curvature of a data set that can be gone through again and again."""
 
-    def __init__(self, problem: Problem, options: Options, generator: torch.Generator, progress: Progress | None = None):
+    def __init__(
+        self, problem: Problem, options: Options, generator: torch.Generator, progress: Progress | None = None
+    ):
         self.problem, self.options, self.progress = problem, options, progress
         self._state, self._device = generator.get_state(), generator.device
         self._count: float | None = None
@@ -157,8 +159,10 @@ def written_out(products: Products, options: Options) -> Fixed:
             f"structure={options.structure!r} needs a ({held}, {held}) matrix of {needed:.3g} bytes, allowed are "
             f"{budget:.3g}. Use structure='diagonal' or 'products', or raise memory=."
         )
-    found = [torch.empty(len(piece), len(piece) if options.structure != "diagonal" else 1, dtype=dtype, device=device)
-             for piece in pieces]
+    found = [
+        torch.empty(len(piece), len(piece) if options.structure != "diagonal" else 1, dtype=dtype, device=device)
+        for piece in pieces
+    ]
     step = max(1, min(size, WIDTH // max(size, 1)))
     for piece, part in zip(pieces, found, strict=True):
         for low in range(0, len(piece), step):

@@ -12,14 +12,33 @@ from paraboloid.curvature.certificate import Certificate
 from paraboloid.curvature.coverage import Coverage
 from paraboloid.curvature.eigenkronecker import EigenAssembly, same_bases
 from paraboloid.curvature.fitting import Sums, block_key
-from paraboloid.operators.base import LinearOperator
 from paraboloid.curvature.verification import Verification, verify
+from paraboloid.operators.base import LinearOperator
 
-
-_ALGEBRA = (
-    "solve inverse root inverse_root logdet trace diagonal frobenius eigenvalues top_eigenpairs dense to "
-    "estimate_trace estimate_diagonal estimate_logdet estimate_frobenius shape size dtype device nbytes psd"
-).split()
+_ALGEBRA = [
+    "solve",
+    "inverse",
+    "root",
+    "inverse_root",
+    "logdet",
+    "trace",
+    "diagonal",
+    "frobenius",
+    "eigenvalues",
+    "top_eigenpairs",
+    "dense",
+    "to",
+    "estimate_trace",
+    "estimate_diagonal",
+    "estimate_logdet",
+    "estimate_frobenius",
+    "shape",
+    "size",
+    "dtype",
+    "device",
+    "nbytes",
+    "psd",
+]
 
 
 @final
@@ -95,12 +114,12 @@ class Curvature:
         same = mine.options == theirs.options and mine.problem.params == theirs.problem.params
         if not same or [block_key(b) for b in mine.assembly.blocks] != [block_key(b) for b in theirs.assembly.blocks]:
             raise ValueError("merge needs two fits of the same model, parameters and options; found different ones.")
-        if isinstance(mine.assembly, EigenAssembly) and isinstance(theirs.assembly, EigenAssembly):
-            if not same_bases(mine.assembly, theirs.assembly):
-                raise ValueError(
-                    "two eigenkronecker fits have different eigenbases, so their corrections cannot be added. Use "
-                    "update() on one fit (its basis stays valid), or merge kronecker fits."
-                )
+        two_bases = isinstance(mine.assembly, EigenAssembly) and isinstance(theirs.assembly, EigenAssembly)
+        if two_bases and not same_bases(mine.assembly, theirs.assembly):  # type: ignore[arg-type]
+            raise ValueError(
+                "two eigenkronecker fits have different eigenbases, so their corrections cannot be added. Use "
+                "update() on one fit (its basis stays valid), or merge kronecker fits."
+            )
         for one, two in zip(mine.assembly.items, theirs.assembly.items, strict=True):
             one.total.merge(two.total)
         mine.count += theirs.count
@@ -111,8 +130,8 @@ class Curvature:
     def verify(self, batch: Any = None, *, generator: torch.Generator | None = None) -> Verification:
         """Check the rules again, with fresh randomness, on ``batch`` or the first batch of the data.
 
-        The certificate is repeated, and where the structure keeps the trace (dense, block, diagonal, eigenkronecker) the
-        trace is compared with one from products, which use no rules. Raises where they differ.
+        The certificate is repeated, and where the structure keeps the trace (dense, block, diagonal, eigenkronecker)
+        the trace is compared with one from products, which use no rules. Raises where they differ.
         """
         return verify(self._sums.problem, self._sums.options, self._sums.estimate, batch, generator)
 
@@ -124,8 +143,8 @@ class Curvature:
         if self._fixed is not None:
             structure = self._sums.options.structure
             raise ValueError(
-                f"structure={structure!r} holds no running sums, so there is nothing to {what}. Fit on all data at once, "
-                "or add operators: (a * n + b * m) / (n + m)."
+                f"structure={structure!r} holds no running sums, so there is nothing to {what}. Fit on all data at "
+                "once, or add operators: (a * n + b * m) / (n + m)."
             )
 
     def __matmul__(self, X: Tensor) -> Tensor:

@@ -69,9 +69,7 @@ def merge_lowrank(A: LowRank, B: LinearOperator) -> LinearOperator | None:
 
 @verbs.merge.register
 def merge_eigenkronecker(A: EigenKronecker, B: LinearOperator) -> LinearOperator | None:
-    if not (
-        isinstance(B, EigenKronecker) and A.left_basis is B.left_basis and A.right_basis is B.right_basis
-    ):
+    if not (isinstance(B, EigenKronecker) and A.left_basis is B.left_basis and A.right_basis is B.right_basis):
         return None
     return A.with_values(A.values + B.values, A.psd and B.psd) if A.sizes == B.sizes else None
 
@@ -80,9 +78,7 @@ def merge_eigenkronecker(A: EigenKronecker, B: LinearOperator) -> LinearOperator
 def merge_blocks(A: BlockDiagonal, B: LinearOperator) -> LinearOperator | None:
     if isinstance(B, Diagonal):
         A = A.filled(0.0)
-        B = BlockDiagonal(
-            A.size, [Block(b.name, b.index, Diagonal(B.vector[b.index], B.psd)) for b in A.blocks]
-        )
+        B = BlockDiagonal(A.size, [Block(b.name, b.index, Diagonal(B.vector[b.index], B.psd)) for b in A.blocks])
     if not (isinstance(B, BlockDiagonal) and A.same_partition(B)):
         return None
     pairs = zip(A.blocks, B.blocks, strict=True)

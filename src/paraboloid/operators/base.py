@@ -142,7 +142,10 @@ class LinearOperator(ABC):
 
     def frobenius(self) -> Tensor:
         """‖A‖_F, a float64 scalar."""
-        return inner_product(self, self).clamp_min(0).sqrt()
+        square = verbs.inner(self, self)
+        if square is None:
+            square = written_out(self, "frobenius", "`estimate_frobenius`").double().square().sum()
+        return square.clamp_min(0).sqrt()
 
     def eigenvalues(self) -> Tensor:
         """All P eigenvalues, ascending, float64."""
@@ -154,21 +157,15 @@ class LinearOperator(ABC):
             raise ValueError(f"`k` should lie between 1 and the size {self.size}, found {k}.")
         return verbs.top_eigenpairs(self, k, generator)
 
-    def estimate_trace(
-        self, samples: int = 100, generator: torch.Generator | None = None
-    ) -> estimates.Estimate:
+    def estimate_trace(self, samples: int = 100, generator: torch.Generator | None = None) -> estimates.Estimate:
         """tr A from `samples` products (O.20)."""
         return estimates.estimate_trace(self, samples, generator)
 
-    def estimate_diagonal(
-        self, samples: int = 100, generator: torch.Generator | None = None
-    ) -> estimates.Estimate:
+    def estimate_diagonal(self, samples: int = 100, generator: torch.Generator | None = None) -> estimates.Estimate:
         """diag A from `samples` products (O.21)."""
         return estimates.estimate_diagonal(self, samples, generator)
 
-    def estimate_frobenius(
-        self, samples: int = 100, generator: torch.Generator | None = None
-    ) -> estimates.Estimate:
+    def estimate_frobenius(self, samples: int = 100, generator: torch.Generator | None = None) -> estimates.Estimate:
         """‖A‖_F from `samples` products (O.22)."""
         return estimates.estimate_frobenius(self, samples, generator)
 
@@ -240,9 +237,7 @@ def load_operator(path: str | os.PathLike[str], device: torch.device | str = "cp
 def operator_from_state(tensors: dict[str, Tensor], metadata: dict[str, Any]) -> LinearOperator:
     """The operator that `state()` described."""
     if metadata.get("kind") != FORMAT:
-        raise ValueError(
-            f"the file should hold an operator, found {metadata.get('kind', 'something else')!r}."
-        )
+        raise ValueError(f"the file should hold an operator, found {metadata.get('kind', 'something else')!r}.")
     return unpack(metadata["operator"], tensors, LinearOperator.structures)
 
 
@@ -272,9 +267,7 @@ def check_partner(A: LinearOperator, B: LinearOperator) -> None:
     for name in ("size", "dtype", "device"):
         a, b = getattr(A, name), getattr(B, name)
         if a != b:
-            raise ValueError(
-                f"operators that are added should agree in {name}, found {a} and {b}. Use `.to(...)`."
-            )
+            raise ValueError(f"operators that are added should agree in {name}, found {a} and {b}. Use `.to(...)`.")
 
 
 def as_number(c: Any, sign: str) -> float:
@@ -282,9 +275,7 @@ def as_number(c: Any, sign: str) -> float:
     if isinstance(c, Tensor) and c.ndim == 0:
         c = c.item()
     if not isinstance(c, Real) or isinstance(c, bool):
-        raise TypeError(
-            f"`{sign}` combines an operator with a number or an operator, found {type(c).__name__}."
-        )
+        raise TypeError(f"`{sign}` combines an operator with a number or an operator, found {type(c).__name__}.")
     if not math.isfinite(c):
         raise ValueError(f"`{sign}` needs a finite number, found {c}.")
     return float(c)

@@ -58,9 +58,7 @@ class BlockDiagonal(LinearOperator):
         }
 
     @classmethod
-    def rebuild(
-        cls, size: int, names: list[str], indices: list[Index], operators: list[LinearOperator]
-    ) -> Self:
+    def rebuild(cls, size: int, names: list[str], indices: list[Index], operators: list[LinearOperator]) -> Self:
         return cls(size, [Block(*triple) for triple in zip(names, indices, operators, strict=True)])
 
     def multiply(self, X: Tensor) -> Tensor:

@@ -58,9 +58,7 @@ def conjugate_gradient(
     return X
 
 
-def _run(
-    multiply: Multiply, R: Tensor, precondition: Multiply, target: Tensor, limit: int
-) -> tuple[Tensor, int]:
+def _run(multiply: Multiply, R: Tensor, precondition: Multiply, target: Tensor, limit: int) -> tuple[Tensor, int]:
     """One run of the recursion from zero; columns that are done stand still."""
     X = torch.zeros_like(R)
     Z = precondition(R)

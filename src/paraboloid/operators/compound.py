@@ -42,9 +42,7 @@ class Thin(Factorisation):
         self.Q, self.values, self.c, self.tolerance = Q, m + c, c, tolerance
         self.rest = Q.shape[0] - Q.shape[1]
 
-    def spectrum(
-        self, verb: str, allow_zero: bool = False, allow_negative: bool = False
-    ) -> tuple[Tensor, float]:
+    def spectrum(self, verb: str, allow_zero: bool = False, allow_negative: bool = False) -> tuple[Tensor, float]:
         """m + c and c, if they are what the verb needs."""
         both = self.values.tolist() + [self.c] * (self.rest > 0)
         smallest, largest = min(map(abs, both)), max(map(abs, both))
@@ -187,9 +185,7 @@ class Pair(Factorisation):
 class Blocks(Factorisation):
     """A block-diagonal, from its blocks' factorisations; `indices` cover every position exactly once."""
 
-    def __init__(
-        self, parts: Sequence[Factorisation], indices: Sequence[Tensor | slice], like: Tensor
-    ) -> None:
+    def __init__(self, parts: Sequence[Factorisation], indices: Sequence[Tensor | slice], like: Tensor) -> None:
         self.parts, self.indices, self.like = parts, indices, like
 
     def solve(self, X: Tensor) -> Tensor:
@@ -231,6 +227,4 @@ def block_root(roots: Sequence[Root], indices: Sequence[Tensor | slice], like: T
 
 
 def _rows_scaled(R: Root, e: Tensor) -> Root:
-    return Root(
-        R.shape, lambda Z: e[:, None] * R.forward(Z), lambda X: R.backward(e[:, None] * X), R.dtype, R.device
-    )
+    return Root(R.shape, lambda Z: e[:, None] * R.forward(Z), lambda X: R.backward(e[:, None] * X), R.dtype, R.device)

@@ -45,6 +45,4 @@ class Dense(LinearOperator):
 def require_floating(name: str, tensor: Tensor) -> None:
     """Raise unless the tensor is real and floating."""
     if not tensor.is_floating_point():
-        raise TypeError(
-            f"`{name}` should be a real floating tensor, found {tensor.dtype}. Convert it by `.to(...)`."
-        )
+        raise TypeError(f"`{name}` should be a real floating tensor, found {tensor.dtype}. Convert it by `.to(...)`.")

@@ -31,9 +31,7 @@ class EigenKronecker(LinearOperator):
     ) -> None:
         if eigenvalues.ndim != 2:
             raise ValueError(f"`eigenvalues` should have shape (a, b), found {tuple(eigenvalues.shape)}.")
-        for name, basis, n in zip(
-            ("left", "right"), (left_basis, right_basis), eigenvalues.shape, strict=True
-        ):
+        for name, basis, n in zip(("left", "right"), (left_basis, right_basis), eigenvalues.shape, strict=True):
             if basis is not None and basis.shape != (n, n):
                 raise ValueError(f"`{name}_basis` should have shape ({n}, {n}), found {tuple(basis.shape)}.")
         bases = [basis for basis in (left_basis, right_basis) if basis is not None]
@@ -59,9 +57,7 @@ class EigenKronecker(LinearOperator):
 
     def with_values(self, values: Tensor, psd: bool | None = None) -> EigenKronecker:
         """The same bases, other eigenvalues."""
-        return EigenKronecker(
-            self.left_basis, self.right_basis, values, self.dtype, self.psd if psd is None else psd
-        )
+        return EigenKronecker(self.left_basis, self.right_basis, values, self.dtype, self.psd if psd is None else psd)
 
     def multiply(self, X: Tensor) -> Tensor:
         rotated = self.rotate(X, back=True)

@@ -70,9 +70,7 @@ def estimate_frobenius(A: Any, samples: int = 100, generator: torch.Generator | 
     return Estimate(value, square.standard_error / (2 * value).clamp_min(torch.finfo(torch.float64).tiny))
 
 
-def estimate_logdet(
-    A: Any, samples: int = 100, generator: torch.Generator | None = None, steps: int = 50
-) -> Estimate:
+def estimate_logdet(A: Any, samples: int = 100, generator: torch.Generator | None = None, steps: int = 50) -> Estimate:
     """log det A = E zᵀ log(A) z, every form by a Gauss rule of `steps` Lanczos steps (O.23).
 
     The rule with three quarters of the steps is evaluated too; how far it is away joins the standard error,

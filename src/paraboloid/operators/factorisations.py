@@ -122,9 +122,7 @@ class Spectral(Factorisation):
         return multiply_pair(*maps, sizes_of(inverse), inverse.reshape(-1, 1))[:, 0]
 
     def _rotate(self, X: Tensor, back: bool = False) -> Tensor:
-        return multiply_pair(
-            basis_map(self.left, back), basis_map(self.right, back), sizes_of(self.values), X
-        )
+        return multiply_pair(basis_map(self.left, back), basis_map(self.right, back), sizes_of(self.values), X)
 
     def _scaled(self, scales: Tensor) -> Root:
         weights, n = scales.to(self.dtype).reshape(-1, 1), self.values.numel()

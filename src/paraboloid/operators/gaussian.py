@@ -79,9 +79,7 @@ class Gaussian:
     def log_prob(self, x: Tensor) -> Tensor:
         """log density of x (P,) or of every row of (K, P)."""
         if x.shape[-1:] != self.mean.shape or x.ndim > 2:
-            raise ValueError(
-                f"`x` should have shape ({self.size},) or (K, {self.size}), found {tuple(x.shape)}."
-            )
+            raise ValueError(f"`x` should have shape ({self.size},) or (K, {self.size}), found {tuple(x.shape)}.")
         constant = (0.5 * self.logdet - 0.5 * self.size * LOG_2PI).to(self.mean.dtype)
         return constant - 0.5 * self._square(x - self.mean)
 
@@ -130,9 +128,7 @@ class Gaussian:
         """The Gaussian that `save` wrote."""
         tensors, metadata = storage.load(path, device)
         if metadata.get("kind") != "gaussian":
-            raise ValueError(
-                f"{path} should hold a Gaussian, found {metadata.get('kind', 'something else')!r}."
-            )
+            raise ValueError(f"{path} should hold a Gaussian, found {metadata.get('kind', 'something else')!r}.")
         mean = tensors.pop("mean")
         return cls(mean, operator_from_state(_out_of("precision", tensors), metadata["precision"]))
 

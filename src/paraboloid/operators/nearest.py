@@ -24,9 +24,7 @@ def nearest_kronecker(terms: Sequence[Kronecker], iterations: int = 200) -> Kron
     """
     sizes = {term.sizes for term in terms}
     if len(sizes) != 1:
-        raise ValueError(
-            f"the Kronecker products should agree in their factors' sizes, found {sorted(sizes)}."
-        )
+        raise ValueError(f"the Kronecker products should agree in their factors' sizes, found {sorted(sizes)}.")
     lefts = _alike([term.left for term in terms])
     rights = _alike([term.right for term in terms])
     gram_left, gram_right = _gram(lefts), _gram(rights)

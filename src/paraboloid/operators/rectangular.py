@@ -50,13 +50,9 @@ def check_vectors(X: Tensor, size: int, dtype: torch.dtype, device: torch.device
             "Put the flat vector's axis first (transpose a stack of K rows)."
         )
     if X.dtype != dtype:
-        raise TypeError(
-            f"{owner} has dtype {dtype}, the vectors {X.dtype}. Convert one of them with `.to(dtype)`."
-        )
+        raise TypeError(f"{owner} has dtype {dtype}, the vectors {X.dtype}. Convert one of them with `.to(dtype)`.")
     if X.device != device:
-        raise ValueError(
-            f"{owner} is on {device}, the vectors on {X.device}. Move one of them with `.to(device)`."
-        )
+        raise ValueError(f"{owner} is on {device}, the vectors on {X.device}. Move one of them with `.to(device)`.")
 
 
 def matrix_root(matrix: Tensor) -> Root:
@@ -73,9 +69,7 @@ def matrix_root(matrix: Tensor) -> Root:
 def diagonal_root(vector: Tensor) -> Root:
     """diag(vector) as a root."""
     n = vector.shape[0]
-    return Root(
-        (n, n), lambda Z: vector[:, None] * Z, lambda X: vector[:, None] * X, vector.dtype, vector.device
-    )
+    return Root((n, n), lambda Z: vector[:, None] * Z, lambda X: vector[:, None] * X, vector.dtype, vector.device)
 
 
 def beside(roots: Sequence[Root]) -> Root:

@@ -5,6 +5,7 @@ One batch is `(x, y)`, `(x, y, weights)`, a mapping or a dataclass; data are one
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -84,11 +85,20 @@ class Batches:
             )
         return self
 
+    def on(self, device: torch.device | str) -> Batches:
+        """The same data, read in the same way, on `device`; one that was asked for before stays.
+
+        >>> Batches((torch.zeros(4, 2), torch.zeros(4))).on("cpu").device
+        device(type='cpu')
+        """
+        moved_there = copy.copy(self)
+        moved_there.device = torch.device(device) if self.device is None else self.device
+        return moved_there
+
     def __iter__(self) -> Iterator[Batch]:
         if self._used and self.one_pass:
             raise ValueError(
-                f"the data ({type(self.data).__name__}) give one pass, and it is over. Pass a list or a "
-                "DataLoader."
+                f"the data ({type(self.data).__name__}) give one pass, and it is over. Pass a list or a DataLoader."
             )
         self._used = True
         found = False
@@ -97,8 +107,7 @@ class Batches:
             yield self.batch(raw)
         if not found:
             raise ValueError(
-                f"no batches in the data: {type(self.data).__name__} was empty. Check its length, and "
-                "drop_last."
+                f"no batches in the data: {type(self.data).__name__} was empty. Check its length, and drop_last."
             )
 
     def batch(self, raw: Any) -> Batch:
@@ -164,9 +173,7 @@ def moved(value: Any, device: torch.device) -> Any:
 
 def _require_data(data: Any) -> Any:
     if isinstance(data, Tensor):
-        raise TypeError(
-            f"the data should hold targets too, as (x, y); found one tensor of shape {tuple(data.shape)}."
-        )
+        raise TypeError(f"the data should hold targets too, as (x, y); found one tensor of shape {tuple(data.shape)}.")
     if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
         raise TypeError(
             f"a dataset gives single examples, found {type(data).__name__}. Wrap it: "
@@ -201,8 +208,7 @@ def _read(raw: Any, needs_inputs: bool, needs_targets: bool) -> Batch:
         )
     if len(raw) == 3 and not (needs_inputs and needs_targets):
         raise TypeError(
-            "in a batch of three it is unclear what the other parts are: give both inputs= and targets= "
-            "(and weights=)."
+            "in a batch of three it is unclear what the other parts are: give both inputs= and targets= (and weights=)."
         )
     weights = raw[2] if len(raw) == 3 else None
     if weights is not None and not (isinstance(weights, Tensor) and weights.is_floating_point()):

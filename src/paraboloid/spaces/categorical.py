@@ -42,9 +42,7 @@ class Categorical(Likelihood):
 
     def nll(self, h: Tensor, y: Tensor) -> Tensor:
         """-h_y + log Σ exp h (L.5)."""
-        return F.cross_entropy(
-            h, y.to(h.dtype) if _soft(y) else y.long(), reduction="none", ignore_index=_NONE
-        )
+        return F.cross_entropy(h, y.to(h.dtype) if _soft(y) else y.long(), reduction="none", ignore_index=_NONE)
 
     def gradient(self, h: Tensor, y: Tensor) -> Tensor:
         """p - e_y (L.6); 1 - p_y as the sum of the other probabilities, which does not cancel."""
@@ -154,9 +152,7 @@ def _soft(y: Tensor) -> bool:
 
 def _check_probabilities(h: Tensor, y: Tensor) -> None:
     if y.shape != h.shape:
-        raise ValueError(
-            f"probabilities should be shaped like the outputs, {tuple(h.shape)}; found {tuple(y.shape)}."
-        )
+        raise ValueError(f"probabilities should be shaped like the outputs, {tuple(h.shape)}; found {tuple(y.shape)}.")
     require_finite(y, "categorical")
     # rounding of a half-precision softmax over many classes is allowed, a forgotten softmax is not
     wrong = (y < 0).any(-1) | ((y.double().sum(-1) - 1).abs() > 1e-2)

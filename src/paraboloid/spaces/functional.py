@@ -141,9 +141,7 @@ def require_eval(model: nn.Module) -> None:
             "track_running_stats=True, or a norm that works per example (GroupNorm, LayerNorm)."
         )
     if problems:
-        raise RuntimeError(
-            f"the model should be in eval mode: {_joined(problems)}.\nCall model.eval() first."
-        )
+        raise RuntimeError(f"the model should be in eval mode: {_joined(problems)}.\nCall model.eval() first.")
 
 
 def _dropout(module: nn.Module) -> float:

@@ -151,12 +151,8 @@ def _require_covariance(noise: Tensor | None) -> None:
         raise ValueError(f"`noise` should be a number, (C,) or (C, C), found shape {tuple(noise.shape)}.")
     if noise.ndim < 2:
         if not bool((torch.isfinite(noise) & (noise > 0)).all()):
-            raise ValueError(
-                f"`noise` is a variance and should be positive and finite, found {noise.tolist()}."
-            )
+            raise ValueError(f"`noise` is a variance and should be positive and finite, found {noise.tolist()}.")
         return
     L, failed = torch.linalg.cholesky_ex(noise)
     if int(failed) or not bool(torch.isfinite(L).all()) or not torch.allclose(noise, noise.mT):
-        raise ValueError(
-            "`noise` should be a symmetric, positive definite covariance; the matrix given is not."
-        )
+        raise ValueError("`noise` should be a symmetric, positive definite covariance; the matrix given is not.")

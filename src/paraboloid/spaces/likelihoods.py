@@ -62,8 +62,7 @@ def likelihood(spec: str | Likelihood | Mapping[str, Any]) -> Likelihood:
     near = ALSO_CALLED.get(found.lower())
     hint = f' For {found} that is "{near}".' if near else ""
     raise TypeError(
-        f"`likelihood` should be one of {_quoted()}, or a Likelihood such as Categorical(); found "
-        f"{found}.{hint}"
+        f"`likelihood` should be one of {_quoted()}, or a Likelihood such as Categorical(); found {found}.{hint}"
     )
 
 
@@ -83,9 +82,7 @@ def _made(name: str, options: dict[str, Any]) -> Likelihood:
         case "poisson":
             return Poisson(**options)
         case "log_density":
-            raise ValueError(
-                "a log-density is a function and is not stored; pass likelihood=LogDensity(...) again."
-            )
+            raise ValueError("a log-density is a function and is not stored; pass likelihood=LogDensity(...) again.")
     near = ALSO_CALLED.get(name.lower()) or difflib.get_close_matches(name.lower(), NAMES, n=1, cutoff=0.0)[0]
     raise ValueError(f'no likelihood is called {name!r}. Did you mean "{near}"? There are: {_quoted()}.')
 

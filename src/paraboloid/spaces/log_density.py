@@ -7,7 +7,7 @@ model, which cannot. They agree when the outputs are natural parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -67,15 +67,15 @@ class LogDensity(Likelihood):
 
     def nll(self, h: Tensor, y: Tensor) -> Tensor:
         """-log_prob of every row."""
-        return -vmap(self.log_prob)(h, y)
+        return -_each(self.log_prob, h, y, ())
 
     def gradient(self, h: Tensor, y: Tensor) -> Tensor:
         """By reverse mode (L.27)."""
-        return -vmap(grad(self.log_prob))(h, y)
+        return -_each(grad(self.log_prob), h, y, h.shape[1:])
 
     def loss_hessian(self, h: Tensor, y: Tensor) -> Tensor:
         """By reverse mode over reverse mode (L.28); may be indefinite."""
-        return -vmap(jacrev(grad(self.log_prob)))(h, y)
+        return -_each(jacrev(grad(self.log_prob)), h, y, 2 * h.shape[1:])
 
     def hessian(self, h: Tensor, y: Tensor | None = None) -> Tensor:
         """The curvature chosen: (L.28), refused where it is not semi-definite, or the Fisher (L.29), "
@@ -84,8 +84,7 @@ class LogDensity(Likelihood):
             return self._fisher(h)
         if y is None:
             raise ValueError(
-                "the Hessian of this log-density depends on the targets: pass y, or choose "
-                "curvature='fisher'."
+                "the Hessian of this log-density depends on the targets: pass y, or choose curvature='fisher'."
             )
         G = self.loss_hessian(h, y)
         _semi_definite(G)
@@ -111,9 +110,7 @@ class LogDensity(Likelihood):
         if self._draw is not None:
             y = self._draw(h, generator, samples)
             if y.shape[:2] != (samples, h.shape[0]):
-                raise ValueError(
-                    f"draw= should return targets ({samples}, {h.shape[0]}, ...), found {tuple(y.shape)}."
-                )
+                raise ValueError(f"draw= should return targets ({samples}, {h.shape[0]}, ...), found {tuple(y.shape)}.")
             return y
         if self.support is None:
             raise ValueError("to draw from this log-density give support= or draw= when making it.")
@@ -145,17 +142,13 @@ class LogDensity(Likelihood):
     def check(self, h: Tensor, y: Tensor) -> None:
         """Finite targets, one per row, and a log_prob that gives one number."""
         if h.ndim != 2 or y.shape[:1] != h.shape[:1]:
-            raise ValueError(
-                f"rows should be (n, C) and (n, ...), found {tuple(h.shape)} and {tuple(y.shape)}."
-            )
+            raise ValueError(f"rows should be (n, C) and (n, ...), found {tuple(h.shape)} and {tuple(y.shape)}.")
         require_finite(y, self.name)
         if len(h):
             value = self.log_prob(h[0].detach(), y[0])
             if not isinstance(value, Tensor) or value.ndim:
                 found = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-                raise ValueError(
-                    f"log_prob(h_row (C,), y_row) should return a tensor without axes, found {found}."
-                )
+                raise ValueError(f"log_prob(h_row (C,), y_row) should return a tensor without axes, found {found}.")
 
     def config(self) -> dict[str, Any]:
         """Name and choice; the functions themselves cannot be written down."""
@@ -171,17 +164,17 @@ class LogDensity(Likelihood):
     def _fisher(self, h: Tensor) -> Tensor:
         if self.support is None:
             y = self.draw(h, None, self.samples)
-            g = vmap(self.gradient, in_dims=(None, 0))(h, y)
+            g = torch.stack([self.gradient(h, targets) for targets in y])
             return torch.einsum("snc,snd->ncd", g, g) / self.samples
         y = self.support.to(h.device)
-        g = vmap(lambda label: -vmap(grad(self.log_prob), in_dims=(0, None))(h, label))(y)
+        g = torch.stack([self.gradient(h, label.expand(len(h), *label.shape)) for label in y])
         return torch.einsum("sn,snc,snd->ncd", self._probabilities(h), g, g)
 
     def _probabilities(self, h: Tensor) -> Tensor:
         """(m, n) probabilities of the support, which have to add up to 1."""
         assert self.support is not None
         y = self.support.to(h.device)
-        p = vmap(lambda label: vmap(self.log_prob, in_dims=(0, None))(h, label))(y).exp()
+        p = torch.stack([-self.nll(h, label.expand(len(h), *label.shape)) for label in y]).exp()
         total = p.sum(0)
         if bool(((total - 1).abs() > 1e-3).any()):
             worst = total[(total - 1).abs().argmax()].item()
@@ -191,6 +184,18 @@ class LogDensity(Likelihood):
                 "possible targets, and let log_prob include its constants; or give draw= instead."
             )
         return p
+
+
+def _each(function: Callable[[Tensor, Tensor], Tensor], h: Tensor, y: Tensor, shape: Sequence[int]) -> Tensor:
+    """The function of every row, (n, *shape): by vmap, or row by row for one that reads numbers, as h[y] does."""
+    if not len(h):
+        return h.new_zeros(0, *shape)
+    try:
+        return vmap(function)(h, y)
+    except RuntimeError as error:
+        if "vmap" not in str(error):
+            raise
+        return torch.stack([function(row, label) for row, label in zip(h, y, strict=True)])
 
 
 def _semi_definite(G: Tensor) -> None:

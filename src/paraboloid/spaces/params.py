@@ -202,9 +202,7 @@ def _chosen(model: nn.Module, parameters: Mapping[str, Tensor], which: Any) -> s
     if isinstance(which, Tensor):
         found = {name for name, tensor in parameters.items() if tensor is which}
         if not found:
-            raise ValueError(
-                f"the tensor chosen, of shape {tuple(which.shape)}, is no parameter of the model."
-            )
+            raise ValueError(f"the tensor chosen, of shape {tuple(which.shape)}, is no parameter of the model.")
         return {_require_trainable(name, parameters[name]) for name in found}
     if isinstance(which, str):
         return _named(model, parameters, which)
@@ -253,9 +251,7 @@ def _require_trainable(name: str, tensor: Tensor) -> str:
 
 def _require_real(name: str, tensor: Tensor) -> None:
     if isinstance(tensor, UninitializedParameter):
-        raise ValueError(
-            f"parameter {name!r} has no shape yet (a lazy module): run the model once on some input."
-        )
+        raise ValueError(f"parameter {name!r} has no shape yet (a lazy module): run the model once on some input.")
     if not tensor.is_floating_point():
         kind = "complex" if tensor.is_complex() else "of an integer type"
         raise TypeError(
@@ -269,22 +265,14 @@ def _require_same_shapes(found: Params, expected: Params) -> None:
     table = dict(zip(expected.names, expected.shapes, strict=True))
     for name, shape in zip(found.names, found.shapes, strict=True):
         if table.get(name, shape) != shape:
-            raise ValueError(
-                f"parameter {name!r} should have shape {tuple(table[name])}, found {tuple(shape)}."
-            )
+            raise ValueError(f"parameter {name!r} should have shape {tuple(table[name])}, found {tuple(shape)}.")
 
 
 def _unknown(name: str, table: Iterable[str]) -> str:
     names = tuple(table)
     inside = [known for known in names if known.startswith(f"{name}.")]
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
-    hint = (
-        f'For all of the module {name!r} use "{name}.*".'
-        if inside
-        else f"Did you mean {near[0]!r}?"
-        if near
-        else ""
-    )
+    hint = f'For all of the module {name!r} use "{name}.*".' if inside else f"Did you mean {near[0]!r}?" if near else ""
     return f"no parameter is called {name!r}. {hint} There are: {_listed(names)}."
 
 

@@ -82,9 +82,7 @@ def rademacher(
     """
     place = _place(generator, device)
     dtype = dtype or torch.get_default_dtype()
-    draws = torch.randint(
-        0, 2, tuple(shape), generator=as_generator(generator, place), dtype=dtype, device=place
-    )
+    draws = torch.randint(0, 2, tuple(shape), generator=as_generator(generator, place), dtype=dtype, device=place)
     return draws.mul_(2).sub_(1)
 
 

@@ -63,8 +63,7 @@ def dense_rows(out: Tensor, targets: Tensor, name: str) -> tuple[Tensor, Tensor]
         else "Reshape one of them; nothing is broadcast."
     )
     raise ValueError(
-        f"{name} targets should be shaped like the outputs, {tuple(out.shape)}; found "
-        f"{tuple(targets.shape)}. {hint}"
+        f"{name} targets should be shaped like the outputs, {tuple(out.shape)}; found {tuple(targets.shape)}. {hint}"
     )
 
 

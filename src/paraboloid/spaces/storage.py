@@ -37,9 +37,7 @@ def save(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: 
     """
     path = Path(path)
     if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"the folder {path.parent} does not exist; create it before saving {path.name}."
-        )
+        raise FileNotFoundError(f"the folder {path.parent} does not exist; create it before saving {path.name}.")
     stored = _storable(tensors)
     header = {
         "format": FORMAT,
@@ -61,9 +59,7 @@ def save(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: 
         temporary.unlink(missing_ok=True)
 
 
-def load(
-    path: str | os.PathLike[str], device: torch.device | str = "cpu"
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors (on `device`) and metadata of a file written by `save`; see there for an example.
 
     >>> load("nothing.safetensors")
@@ -89,8 +85,7 @@ def load(
         ) from error
     if found != expected:
         raise ValueError(
-            f"{path} is damaged: the checksum of its numbers should be {expected}, found {found}. Save it "
-            "again."
+            f"{path} is damaged: the checksum of its numbers should be {expected}, found {found}. Save it again."
         )
     return {name: tensor.to(device) for name, tensor in tensors.items()}, metadata
 

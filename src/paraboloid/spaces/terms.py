@@ -88,8 +88,7 @@ def _require_batch(out: Tensor, targets: Tensor) -> Tensor:
         )
     if out.ndim == 0:
         raise ValueError(
-            "the model returned one number without axes (a loss?); it should return one row of outputs per "
-            "example."
+            "the model returned one number without axes (a loss?); it should return one row of outputs per example."
         )
     if not out.is_floating_point():
         raise TypeError(f"outputs should be real and floating, found {out.dtype}.")

@@ -75,7 +75,13 @@ def _build(bound: Bound, index: Tensor, on_right: bool) -> RowsPart:
     assert owner is not None
     data = _other(node, on_right)
     scale = getattr(node, "_saved_alpha", 1) if kind(node) == "Addmm" else 1
-    return RowsPart(data if on_right else data.T, partial(_pick, on_right=on_right, scale=scale), owner, bound.examples, index)
+    return RowsPart(
+        data if on_right else data.T,
+        partial(_pick, on_right=on_right, scale=scale),
+        owner,
+        bound.examples,
+        index,
+    )
 
 
 def _pick(stack: Tensor, on_right: bool, scale: float) -> Tensor:

@@ -109,4 +109,3 @@ class MatrixPart(Part):
     def reduced_outputs(self, stacks: Stacks, low: int, high: int) -> Tensor:
         """(K, b, outputs): the sum of an example's rows g over its positions."""
         return self.outputs(stacks, low, high).sum(2)
-
