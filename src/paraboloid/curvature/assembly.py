@@ -78,7 +78,8 @@ class Assembly:
         if needed > budget:
             raise MemoryError(
                 f"structure={what!r} needs a ({size}, {size}) matrix of {needed:.3g} bytes, allowed are {budget:.3g}. "
-                "Use structure='diagonal', 'lowrank' or 'products', choose fewer parameters with params=, or raise memory=."
+                "Use structure='diagonal', 'lowrank' or 'products', choose fewer parameters with params=, or raise "
+                "memory=."
             )
 
     def add(self, capture: Capture, bound: Sequence[BoundBlock], columns: Columns) -> None:

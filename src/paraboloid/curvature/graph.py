@@ -128,7 +128,7 @@ class Graph:
         owned: Callable[[list[Node], tuple | None], list[bool]],
     ):
         self.output = output
-        self.nodes = _topological(output.grad_fn)
+        self.nodes = topological(output.grad_fn)
         self._refuse_opaque()
         names = {id(tensor): name for name, tensor in parameters.items()}
         entries = {id(tensor) for tensor in inputs}
@@ -196,13 +196,19 @@ class Graph:
         place = {node: k for k, node in enumerate(self.nodes)}
         rows = []
         for node in self.nodes:
-            if kind(node) in ROUTING or _is_users(node):
+            if kind(node) in ROUTING or is_users(node):
                 return None
             shapes = tuple(tuple(meta.shape) for meta in node._input_metadata)
             wiring = tuple((place.get(source, -1), port) for source, port in node.next_functions)
             leaf = names.get(id(node.variable)) if node.name() == LEAF else None
             rows.append((node.name(), shapes, wiring, _scalars(node), leaf))
         return tuple(rows)
+
+
+def padding_of(node: Node) -> int:
+    """The row of an Embedding that is a constant whatever it holds; -1 if there is none."""
+    padding = node._saved_padding_idx
+    return padding if 0 <= padding < 2**31 else -1
 
 
 def _is_silent(node: Node) -> bool:
@@ -213,7 +219,8 @@ def _is_silent(node: Node) -> bool:
     return name in PRODUCTS and any(source is None for source, _ in node.next_functions[-2:])
 
 
-def _topological(root: Node | None) -> list[Node]:
+def topological(root: Node | None) -> list[Node]:
+    """Every node behind this one, inputs before their consumers."""
     order: list[Node] = []
     seen: set[Node] = set()
     stack = [(root, False)]
@@ -228,13 +235,14 @@ def _topological(root: Node | None) -> list[Node]:
     return order
 
 
-def _is_users(node: Node) -> bool:
+def is_users(node: Node) -> bool:
+    """Whether this is a torch.autograd.Function of the user's."""
     return isinstance(node, torch.autograd.function.BackwardCFunction)
 
 
 def _scalars(node: Node) -> tuple:
     """Saved numbers (strides, dimensions, shifts): they decide the layout as much as shapes do."""
-    if node.name() == LEAF or _is_users(node):
+    if node.name() == LEAF or is_users(node):
         return ()
     names = _SCALAR_NAMES.get(type(node))
     if names is None:

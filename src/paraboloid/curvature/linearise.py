@@ -1,75 +1,104 @@
-"""One batch linearised: J v by forward mode, Jᵀ u and H v by reverse mode. No layer rule is needed."""
+"""One batch linearised: J v by forward mode, Jᵀ u and H v by reverse mode. No layer rule is needed.
+
+Where forward mode does not exist, or is not the transpose of reverse mode (an Embedding's padding row, a user's own
+function), J v is the derivative of Jᵀ u in u; where that does not exist either, J is asked for row by row.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
 
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
 from paraboloid.curvature.capture import Problem
+from paraboloid.curvature.graph import UncoveredError, is_users, kind, padding_of, topological
 from paraboloid.spaces.batches import Batch
-from paraboloid.spaces.functional import call, kernels
+from paraboloid.spaces.functional import PlainWeightNorm, call, kernels
 from paraboloid.spaces.randomness import preserved_random_state
 from paraboloid.spaces.terms import Terms, terms
 
-SMALL = 100_000  # numbers in a batch's outputs × parameters below which products are stacked
+WRONG_TWICE = frozenset({"WeightNormInterface"})  # nodes whose second derivative PyTorch gets wrong
+Jvp = Callable[[Tensor], Tensor]
 
 
 class Linearised:
     """A batch's terms as a differentiable function of the chosen parameters."""
 
-    def __init__(self, problem: Problem, batch: Batch):
+    def __init__(self, problem: Problem, batch: Batch, *, twice: bool = False):
         self.problem, self.batch = problem, batch
         self.leaves = problem.params.tensors(problem.model)
-        self.terms = self._forward(self.leaves)
-        self.rows = self.terms.outputs
-        self._reverse: Callable[[Tensor], Tensor] | None = None
+        self.plain = False
+        self.terms = self._forward()
+        nodes = topological(self.rows.grad_fn)
+        if twice and any(kind(node) in WRONG_TWICE for node in nodes):
+            self.plain = True
+            self.terms = self._forward()
+        suspect = any(is_users(node) or (kind(node) == "Embedding" and padding_of(node) >= 0) for node in nodes)
+        self._jvp: Jvp | None = self._first_road(self._double_reverse, self._row_by_row) if suspect else None
 
-    def _forward(self, tensors: dict[str, Tensor], check: bool = True) -> Terms:
+    @property
+    def rows(self) -> Tensor:
+        return self.terms.outputs
+
+    def _forward(self) -> Terms:
+        with self._context(), torch.enable_grad():
+            return self._terms(self.leaves, check=True)
+
+    def _terms(self, tensors: dict[str, Tensor], check: bool) -> Terms:
         problem, batch = self.problem, self.batch
-        with self._context():
-            output = problem.batches.output(call(problem.model, tensors, batch.args, batch.kwargs))
-            return terms(output, batch.targets, problem.likelihood, batch.weights, check=check)
+        output = problem.batches.output(call(problem.model, tensors, batch.args, batch.kwargs))
+        return terms(output, batch.targets, problem.likelihood, batch.weights, check=check)
 
     @contextmanager
     def _context(self):
-        with torch.inference_mode(False), torch.enable_grad(), kernels(self.problem.model, forward_mode=True):
-            with preserved_random_state(self.problem.device):
-                yield
+        """Kernels that can be differentiated twice, and the user's random state as it was."""
+        with ExitStack() as stack:
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(kernels(self.problem.model, forward_mode=True))
+            stack.enter_context(preserved_random_state(self.problem.device))
+            if self.plain:
+                stack.enter_context(PlainWeightNorm())
+            yield
 
+    # ------------------------------------------------------------------ J v
     def jvp(self, vector: Tensor) -> Tensor:
         """J v: (P,) -> (n, C)."""
-        if self._reverse is None:
+        if self._jvp is None:
             try:
                 return self._dual(vector)
-            except (NotImplementedError, RuntimeError) as error:
+            except RuntimeError as error:  # NotImplementedError is one
                 if "forward" not in str(error) and "jvp" not in str(error):
                     raise
-                self._reverse = self._double_reverse()
-        return self._reverse(vector)
+                self._jvp = self._first_road(self._double_reverse, self._row_by_row)
+        return self._jvp(vector)
 
     def _dual(self, vector: Tensor) -> Tensor:
+        """By dual numbers, without a graph."""
         tangents = self.problem.params.unflatten(vector)
-        with forward_ad.dual_level(), torch.no_grad():
+        with forward_ad.dual_level(), torch.no_grad(), self._context():
             duals = {
                 name: forward_ad.make_dual(leaf.detach(), tangents[name].to(leaf.dtype))
                 for name, leaf in self.leaves.items()
             }
-            with torch.inference_mode(False), kernels(self.problem.model, forward_mode=True):
-                with preserved_random_state(self.problem.device):
-                    out = call(self.problem.model, duals, self.batch.args, self.batch.kwargs)
-                    output = self.problem.batches.output(out)
-                    rows = terms(
-                        output, self.batch.targets, self.problem.likelihood, self.batch.weights, check=False
-                    ).outputs
-            tangent = forward_ad.unpack_dual(rows).tangent
+            tangent = forward_ad.unpack_dual(self._terms(duals, check=False).outputs).tangent
         return torch.zeros_like(self.rows) if tangent is None else tangent
 
-    def _double_reverse(self) -> Callable[[Tensor], Tensor]:
-        """J v as the derivative of Jᵀ u in u: for operations that have no forward mode."""
+    @staticmethod
+    def _first_road(*roads: Callable[[], Jvp]) -> Jvp:
+        """The first that this graph can go."""
+        for road in roads[:-1]:
+            try:
+                return road()
+            except RuntimeError:  # an operation without a second derivative
+                continue
+        return roads[-1]()
+
+    def _double_reverse(self) -> Jvp:
+        """J v as the derivative of Jᵀ u in u."""
         u = torch.zeros_like(self.rows, requires_grad=True)
         with torch.enable_grad():
             pulled = torch.autograd.grad(self.rows, list(self.leaves.values()), u, create_graph=True, allow_unused=True)
@@ -77,51 +106,82 @@ class Linearised:
 
         def jvp(vector: Tensor) -> Tensor:
             tangents = self.problem.params.unflatten(vector)
-            (found,) = torch.autograd.grad(
-                [g for _, g in kept], [u], [tangents[name].to(g.dtype) for name, g in kept], retain_graph=True
-            )
-            return found
+            outputs, cotangents = [g for _, g in kept], [tangents[name].to(g.dtype) for name, g in kept]
+            return torch.autograd.grad(outputs, [u], cotangents, retain_graph=True)[0]
+
+        self._require_transposed(jvp)
+        return jvp
+
+    def _require_transposed(self, jvp: Jvp) -> None:
+        """uᵀ(J v) = (Jᵀ u)ᵀ v at ones: a function that is not linear in its gradient, or breaks the graph, is not."""
+        u = torch.ones_like(self.rows)
+        pulled = self.vjp(u)
+        v = torch.ones_like(pulled)
+        one, other, size = (u * jvp(v)).sum(), pulled.sum(), pulled.abs().sum()
+        if float((one - other).abs()) > 1e3 * torch.finfo(u.dtype).eps * max(float(size), 1e-30):
+            raise RuntimeError("the second derivative of the backward pass is not the forward derivative")
+
+    def _row_by_row(self) -> Jvp:
+        """J v from one backward for each output: slow, and exact for whatever autograd can differentiate once."""
+
+        def jvp(vector: Tensor) -> Tensor:
+            found = torch.zeros_like(self.rows).reshape(-1)
+            for place in range(found.numel()):
+                unit = torch.zeros_like(found)
+                unit[place] = 1
+                found[place] = self.vjp(unit.view_as(self.rows)).to(vector.dtype) @ vector
+            return found.view_as(self.rows)
 
         return jvp
 
+    # ------------------------------------------------------------------ Jᵀ u and H v
     def vjp(self, cotangent: Tensor) -> Tensor:
         """Jᵀ u: (n, C) -> (P,)."""
         leaves = list(self.leaves.values())
-        found = torch.autograd.grad(self.rows, leaves, cotangent, retain_graph=True, allow_unused=True)
-        return self._flat(found)
+        return self._flat(torch.autograd.grad(self.rows, leaves, cotangent, retain_graph=True, allow_unused=True))
 
+    @cached_property
     def hessian(self) -> Callable[[Tensor], Tensor]:
-        """V (P, K) -> H V for the batch's summed loss."""
+        """v -> H v for the batch's summed loss; the gradient's graph is made once."""
         leaves = list(self.leaves.values())
-        with self._context():
+        with self._context(), torch.enable_grad():
             nll = self.problem.likelihood.nll(self.rows, self.terms.targets)
             loss = nll.sum() if self.terms.weights is None else nll @ self.terms.weights
             gradient = torch.autograd.grad(loss, leaves, create_graph=True, allow_unused=True)
         kept = [(name, g) for name, g in zip(self.leaves, gradient, strict=True) if g is not None and g.requires_grad]
 
-        def multiply(V: Tensor) -> Tensor:
+        def multiply(vector: Tensor) -> Tensor:
             if not kept:
-                return torch.zeros_like(V)
-            tangents = self.problem.params.unflatten(V.T)
-            outputs = [g for _, g in kept]
-            columns = [tangents[name].to(g.dtype) for name, g in kept]
-            if V.shape[1] > 1 and V.numel() < SMALL:
-                found = torch.autograd.grad(
-                    outputs, leaves, columns, retain_graph=True, allow_unused=True, is_grads_batched=True
-                )
-                return self._flat(found, V.shape[1]).T
-            products = [
-                torch.autograd.grad(outputs, leaves, [c[k] for c in columns], retain_graph=True, allow_unused=True)
-                for k in range(V.shape[1])
-            ]
-            return torch.stack([self._flat(found) for found in products], 1)
+                return torch.zeros_like(vector)
+            tangents = self.problem.params.unflatten(vector)
+            outputs, cotangents = [g for _, g in kept], [tangents[name].to(g.dtype) for name, g in kept]
+            try:
+                found = torch.autograd.grad(outputs, leaves, cotangents, retain_graph=True, allow_unused=True)
+            except RuntimeError as error:
+                raise self._no_second_derivative(error) from error
+            return self._flat(found).to(vector.dtype)
 
         return multiply
 
-    def _flat(self, found: tuple[Tensor | None, ...], lead: int | None = None) -> Tensor:
-        shape = () if lead is None else (lead,)
+    def _no_second_derivative(self, error: RuntimeError) -> UncoveredError:
+        """The refusal, with the parameters that the operation without a second derivative stands between."""
+        blocked = []
+        for name, leaf in self.leaves.items():
+            with torch.enable_grad():
+                (g,) = torch.autograd.grad(self.rows.square().sum(), [leaf], create_graph=True, allow_unused=True)
+            try:
+                if g is not None and g.requires_grad:
+                    torch.autograd.grad(g.sum(), [leaf], retain_graph=True, allow_unused=True)
+            except RuntimeError:
+                blocked.append(repr(name))
+        return UncoveredError(
+            f"The Hessian needs second derivatives, and PyTorch has none on the way to {', '.join(blocked)}: "
+            f"{str(error).splitlines()[0]} Use kind='ggn', or leave these parameters out by params=."
+        )
+
+    def _flat(self, found: tuple[Tensor | None, ...]) -> Tensor:
         filled = [
-            leaf.new_zeros(*shape, *leaf.shape) if g is None else g.detach()
+            torch.zeros_like(leaf) if g is None else g.detach()
             for g, leaf in zip(found, self.leaves.values(), strict=True)
         ]
         return self.problem.params.flatten(filled)

@@ -1,7 +1,8 @@
 """A thin factor of the curvature: from its columns where they are few, else from products with a random block.
 
 Columns are exact: every (column, example) gradient is one, and a Gram matrix of them has the curvature's
-spectrum. Where they are many, a randomised range finder with power iterations (C.10) asks for the leading part through products.
+spectrum. Where they are many, a randomised range finder with power iterations (C.10) asks for the leading part
+through products.
 """
 
 from __future__ import annotations

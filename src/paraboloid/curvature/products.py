@@ -50,7 +50,7 @@ class Products:
         """The number of terms in the data, or the sum of their weights."""
         if self._count is None:
             with torch.no_grad():
-                self._count = sum(Linearised(self.problem, batch).terms.count for batch in self.problem.batches)
+                self._count = sum(self._linearise(batch).terms.count for batch in self.problem.batches)
         return self._count
 
     def try_first(self) -> None:
@@ -61,7 +61,7 @@ class Products:
 
     def of_batch(self, batch: Batch) -> LinearOperator:
         """The average over one batch as an operator."""
-        here = Linearised(self.problem, batch)
+        here = self._linearise(batch)
 
         def multiply(X: Tensor) -> Tensor:
             return self._batch(here, X, self._generator()) / here.terms.count
@@ -95,18 +95,21 @@ class Products:
         self._count = count
         return total / count
 
+    def _linearise(self, batch: Batch) -> Linearised:
+        return Linearised(self.problem, batch, twice=self.options.kind == "hessian")
+
     def _linearised(self, batch: Batch) -> Linearised:
         """A data set of one batch keeps its graph: further products are cheaper."""
         if not self.single:
-            return Linearised(self.problem, batch)
+            return self._linearise(batch)
         versions = tuple(t._version for t in self.problem.params.tensors(self.problem.model).values())
         if self._kept is None or self._kept[0] != versions:
-            self._kept = (versions, Linearised(self.problem, batch))
+            self._kept = (versions, self._linearise(batch))
         return self._kept[1]
 
     def _batch(self, here: Linearised, X: Tensor, generator: torch.Generator) -> Tensor:
         if self.options.kind == "hessian":
-            return here.hessian()(X).to(X.dtype)
+            return torch.stack([here.hessian(x).to(X.dtype) for x in X.T], 1)
         found = self._cotangents(here, generator)
         return torch.stack([here.vjp(found(here.jvp(x))).to(X.dtype) for x in X.T], 1)
 

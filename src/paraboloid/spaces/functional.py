@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
+from torch.overrides import TorchFunctionMode
 
 from paraboloid.spaces.params import Params
 from paraboloid.spaces.randomness import preserved_random_state
@@ -45,6 +46,31 @@ def kernels(model: nn.Module, *, forward_mode: bool = False) -> Iterator[None]:
         if forward_mode:
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         yield
+
+
+class PlainWeightNorm(TorchFunctionMode):
+    """Weight normalisation step by step: PyTorch's fused kernel has a second derivative that is wrong.
+
+    >>> v, g = torch.randn(2, 3, requires_grad=True), torch.ones(2, 1)
+    >>> with PlainWeightNorm():
+    ...     torch._weight_norm(v, g, 0).grad_fn.name()
+    'MulBackward0'
+    """
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is not torch._weight_norm:
+            return func(*args, **(kwargs or {}))
+        return plain_weight_norm(*args, **(kwargs or {}))
+
+
+def plain_weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """g v / ‖v‖, the norm over all axes but ``dim`` (-1: over all of them).
+
+    >>> plain_weight_norm(torch.tensor([[3.0, 4.0]]), torch.ones(1, 1))
+    tensor([[0.6000, 0.8000]])
+    """
+    axes = None if dim == -1 else [axis for axis in range(v.ndim) if axis != dim]
+    return v * (g / torch.linalg.vector_norm(v, dim=axes, keepdim=axes is not None))
 
 
 def call(model: nn.Module, tensors: Mapping[str, Tensor], args: tuple, kwargs: Mapping[str, Any]) -> Any:

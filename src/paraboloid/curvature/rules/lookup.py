@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from paraboloid.curvature.graph import Node, Use, kind
+from paraboloid.curvature.graph import Node, Use, kind, padding_of
 from paraboloid.curvature.moments import Moment
 from paraboloid.curvature.rules.part import MatrixPart, Stacks
 from paraboloid.curvature.rules.split import RowSplit
@@ -89,8 +89,7 @@ def templates(use: Use, slot: int, positions: Tensor) -> list[Template]:
 def _indices(node: Node) -> tuple[Tensor, int]:
     if kind(node) == "IndexSelect":
         return node._saved_index.reshape(-1), -1
-    padding = node._saved_padding_idx
-    return node._saved_indices.reshape(-1), padding if 0 <= padding < 2**31 else -1
+    return node._saved_indices.reshape(-1), padding_of(node)
 
 
 def _build(bound: Bound, index: Tensor) -> LookupPart:

@@ -29,11 +29,6 @@ class PulledPart(Part):
         pulled = self.operand.pull(batch, self.tensors, is_grads_batched=True)[self.number]
         return pulled.reshape(*lead, -1)
 
-    def total(self, stacks: Stacks, keep: Tensor) -> Tensor:
-        inner = self.inner.total(stacks, keep).reshape(1, 1, -1)
-        flat = _scattered(inner, self.inner.index.reshape(-1), self.operand.shape.numel())
-        return self.operand.pull(flat.reshape(self.operand.shape), self.tensors)[self.number].reshape(-1)
-
     def numbers(self, columns: int) -> int:
         return self.inner.numbers(columns) + columns * self.index.numel()
 
