@@ -128,17 +128,18 @@ class Capture:
         return find_owners(self.rows, self.terms.example, self.examples, nodes, generator) if nodes else []
 
     def _key(self, signature: tuple | None) -> tuple | None:
+        """All that a layout depends on; None where it may depend on the batch's numbers."""
         if signature is None:
             return None
-        params, example = self.problem.params, self.terms.example
-        return (
-            signature,
-            self.examples,
-            tuple(example.tolist()),
-            params.names,
-            params.shapes,
-            str(example.device),
-        )
+        params, rows = self.problem.params, self.rows
+        owners = None if self.terms.complete else tuple(self.terms.example.tolist())
+        return (signature, self.examples, rows.shape, owners, params.names, params.shapes, rows.dtype, rows.device)
+
+    @property
+    def key(self) -> tuple | None:
+        """What the layout and its certificate are remembered by; None if they are not."""
+        key = self._key(self.graph.signature)
+        return (key, self.problem.joint) if key is not None and self.layout.remember else None
 
     def _owned(self, nodes: list[Node], signature: tuple | None) -> list[bool]:
         """Whether the rows of these nodes' gradients belong to examples."""
@@ -148,7 +149,7 @@ class Capture:
             remember = all(o is None or o.complete for owners in found if owners is not None for o in owners)
             return [owners is not None and any(o is not None for o in owners) for owners in found], remember
 
-        return _remembered(_SILENT, self._key(signature), ask)
+        return remembered(_SILENT, self._key(signature), ask)
 
     def _layout(self) -> Layout:
         problem = self.problem
@@ -159,7 +160,7 @@ class Capture:
             return layout, layout.remember
 
         key = self._key(self.graph.signature)
-        return _remembered(_LAYOUTS, None if key is None else (key, problem.joint), build)
+        return remembered(_LAYOUTS, None if key is None else (key, problem.joint), build)
 
     def _require_graph(self, output: Tensor) -> None:
         if output.grad_fn is None:
@@ -190,7 +191,7 @@ class Capture:
             )
 
 
-def _remembered(store: OrderedDict[tuple, T], key: tuple | None, make: Callable[[], tuple[T, bool]]) -> T:
+def remembered(store: OrderedDict[tuple, T], key: tuple | None, make: Callable[[], tuple[T, bool]]) -> T:
     """The stored value, or a new one, which is stored if it says so; the oldest are forgotten."""
     if key is not None and key in store:
         store.move_to_end(key)

@@ -7,16 +7,18 @@ attribute in another version of PyTorch, and a wrong owner.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from paraboloid.curvature.capture import BoundBlock, Capture
+from paraboloid.curvature.capture import BoundBlock, Capture, remembered
 from paraboloid.curvature.graph import UncoveredError
 from paraboloid.spaces.randomness import default_generator
 
+_CERTIFICATES: OrderedDict[tuple, Certificate] = OrderedDict()
 EPSILONS = 2000.0  # rounding of long sums, in units of the working type's epsilon
 
 
@@ -40,6 +42,14 @@ class Certificate:
         return self.worst <= self.tolerance
 
 
+def certified(capture: Capture, bound: Sequence[BoundBlock]) -> Certificate:
+    """The certificate of the batch's layout: asked for once, then remembered with it.
+
+    What it can catch depends on the walk alone, which is what layouts are remembered by.
+    """
+    return remembered(_CERTIFICATES, capture.key, lambda: (certify(capture, bound), True))
+
+
 def certify(capture: Capture, bound: Sequence[BoundBlock], generator: torch.Generator | None = None) -> Certificate:
     """Compare the rules with autograd on one batch; raises with the parameter's name where they differ."""
     rows = capture.rows
@@ -57,7 +67,7 @@ def certify(capture: Capture, bound: Sequence[BoundBlock], generator: torch.Gene
     epsilon = max(torch.finfo(t.dtype).eps for t in leaves)
     deviations = {}
     for name, piece in params.slices.items():
-        size = max(float(sizes[piece].norm()), float(theirs[piece].norm()))
+        size = max(float(sizes[piece].norm()), float(theirs[piece].norm()))  # no alarm where sums cancel
         gap = float((ours[piece] - theirs[piece]).norm())
         deviations[name] = gap / size if size > 0 else 0.0
     found = Certificate(deviations, EPSILONS * epsilon)
@@ -66,16 +76,16 @@ def certify(capture: Capture, bound: Sequence[BoundBlock], generator: torch.Gene
 
 
 def _by_rules(capture: Capture, bound: Sequence[BoundBlock], cotangent: Tensor, half: Tensor) -> tuple[Tensor, Tensor]:
-    """Sum over uses of the chosen examples' gradients, and of their absolute values."""
+    """Sum over uses of the chosen examples' gradients, and what it would be if positions did not cancel."""
     stacks = capture.gradients([cotangent])
     total = cotangent.new_zeros(capture.problem.params.numel)
     sizes = torch.zeros_like(total)
     for block in bound:
         for (part, swapped), use in zip(block.parts, block.uses, strict=True):
-            found = part.total(stacks[use], half)
-            found = (found.T if swapped else found).reshape(-1).to(total.dtype)
-            total.index_add_(0, block.block.positions, found)
-            sizes.index_add_(0, block.block.positions, found.abs())
+            for sums, stack in ((total, stacks[use]), (sizes, [g.abs() for g in stacks[use]])):
+                found = part.total(stack, half)
+                found = (found.T if swapped else found).reshape(-1).to(total.dtype)
+                sums.index_add_(0, block.block.positions, found if sums is total else found.abs())
     return total, sizes
 
 

@@ -8,7 +8,7 @@ import torch
 
 from paraboloid.curvature.assembly import Assembly
 from paraboloid.curvature.capture import BoundBlock, Capture, Problem
-from paraboloid.curvature.certificate import Certificate, certify
+from paraboloid.curvature.certificate import Certificate, certified
 from paraboloid.curvature.columns import columns
 from paraboloid.curvature.coverage import Coverage, describe
 from paraboloid.curvature.eigenkronecker import EigenAssembly
@@ -33,7 +33,7 @@ class Sums:
         """The batch's blocks, in the order of the first batch."""
         bound = capture.bound()
         if self.assembly is None:
-            self.certificate = certify(capture, bound)
+            self.certificate = certified(capture, bound)
             self._start(capture, [block.block for block in bound])
             return bound
         return _matched(bound, self.assembly.blocks)

@@ -129,7 +129,7 @@ class Graph:
     ):
         self.output = output
         self.nodes = topological(output.grad_fn)
-        self._refuse_opaque()
+        refuse_opaque(self.nodes, OPAQUE)
         names = {id(tensor): name for name, tensor in parameters.items()}
         entries = {id(tensor) for tensor in inputs}
         self.signature = self._signature(names)
@@ -141,11 +141,6 @@ class Graph:
         for node in self.nodes:
             self._colour(node, names, entries, has_owner)
         self.uses = tuple(self._uses())
-
-    def _refuse_opaque(self) -> None:
-        for node in self.nodes:
-            if (reason := OPAQUE.get(kind(node))) is not None:
-                raise UncoveredError(f"{node.name()} in the graph: {reason}.")
 
     def _colour(self, node: Node, names: dict[int, str], entries: set[int], has_owner: set[Node]) -> None:
         if node.name() == LEAF:
@@ -203,6 +198,13 @@ class Graph:
             leaf = names.get(id(node.variable)) if node.name() == LEAF else None
             rows.append((node.name(), shapes, wiring, _scalars(node), leaf))
         return tuple(rows)
+
+
+def refuse_opaque(nodes: Iterable[Node], kinds: Iterable[str]) -> None:
+    """Raise by name if one of these kinds of node, which hide what they did, is among the nodes."""
+    for node in nodes:
+        if kind(node) in kinds:
+            raise UncoveredError(f"{node.name()} in the graph: {OPAQUE[kind(node)]}.")
 
 
 def padding_of(node: Node) -> int:

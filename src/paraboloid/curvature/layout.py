@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from paraboloid.curvature.graph import Graph, Node, UncoveredError, Use, kind, output_shape
-from paraboloid.curvature.operands import CONSTANT, selection
+from paraboloid.curvature.operands import CONSTANT, is_view, selection
 from paraboloid.curvature.ownership import Owners
 from paraboloid.curvature.rules.part import Part
 from paraboloid.curvature.rules.pulled import FlatPart, PulledPart
@@ -93,14 +93,18 @@ def build_layout(
             )
         known.append(found)
     offsets = {name: params.slices[name].start for name in params.names}
-    selected, pulled = _all_templates(graph, known, params, tensors, offsets, examples)
+    selected, pulled, fixed = _all_templates(graph, known, params, tensors, offsets, examples)
     blocks = _partition(selected, pulled, params, joint)
     complete = all(o is None or o.complete for found in known for o in found)
-    return Layout(tuple(blocks), tuple(known), complete)
+    return Layout(tuple(blocks), tuple(known), complete and fixed)
 
 
 def _all_templates(graph, owners, params: Params, tensors, offsets, examples: int):
-    """Templates of operands that are selections, and (template, leaf) pairs of those that are not."""
+    """Templates of operands that are selections, and (template, leaf) pairs of those that are not.
+
+    The last answer is whether the selections are so whatever the parameters' values: |W| is one while W > 0.
+    """
+    fixed = True
     selected: list[tuple[Template, tuple[str, ...]]] = []
     pulled: list[tuple[Template, str]] = []
     biases = _later_biases(graph)
@@ -108,6 +112,7 @@ def _all_templates(graph, owners, params: Params, tensors, offsets, examples: in
         bound = Bound(use.node, found, examples)
         for operand in use.operands:
             positions = selection(operand, tensors, offsets)
+            fixed &= positions is None or is_view(operand)
             if positions is not None and not bool((positions == CONSTANT).any()):
                 for template in templates(use, operand.slot, positions, bound):
                     selected.append((_with_partner(template, biases.get(use.number)), operand.leaves))
@@ -115,7 +120,7 @@ def _all_templates(graph, owners, params: Params, tensors, offsets, examples: in
             own = torch.arange(operand.shape.numel(), device=next(iter(tensors.values())).device).view(operand.shape)
             for template in templates(use, operand.slot, own, bound):
                 pulled.extend((template, leaf) for leaf in operand.leaves)
-    return selected, pulled
+    return selected, pulled, fixed
 
 
 def _later_biases(graph: Graph) -> dict[int, int]:

@@ -15,7 +15,7 @@ import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
 from paraboloid.curvature.capture import Problem
-from paraboloid.curvature.graph import UncoveredError, is_users, kind, padding_of, topological
+from paraboloid.curvature.graph import UncoveredError, is_users, kind, padding_of, refuse_opaque, topological
 from paraboloid.spaces.batches import Batch
 from paraboloid.spaces.functional import PlainWeightNorm, call, kernels
 from paraboloid.spaces.randomness import preserved_random_state
@@ -34,6 +34,7 @@ class Linearised:
         self.plain = False
         self.terms = self._forward()
         nodes = topological(self.rows.grad_fn)
+        refuse_opaque(nodes, ["CompiledFunction"])  # what it compiled can be differentiated once, by one backward
         if twice and any(kind(node) in WRONG_TWICE for node in nodes):
             self.plain = True
             self.terms = self._forward()

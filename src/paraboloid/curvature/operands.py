@@ -16,10 +16,23 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from paraboloid.curvature.graph import Operand
+from paraboloid.curvature.graph import LEAF, Operand, kind, topological
 
 CONSTANT = -1  # the position of an element that is no parameter (a frozen part of a concatenation)
 DIGIT = 128  # positions travel as digits that bfloat16 holds exactly
+
+
+# nodes that move elements about by shapes alone, whatever the elements are
+MOVES = frozenset(
+    "Alias AsStrided Cat Clone Diagonal Expand Flip Movedim Narrow Permute Repeat ReshapeAlias Roll Select Slice Split "
+    "SplitWithSizes Squeeze Stack SwapAxes T ToCopy Transpose Unbind Unfold Unsqueeze UnsafeSplit "
+    "UnsafeView View".split()
+)
+
+
+def is_view(operand: Operand) -> bool:
+    """Whether there are only moves between the operand and the stored parameters."""
+    return all(node.name() == LEAF or kind(node) in MOVES for node in topological(operand.edge[0]))
 
 
 def selection(operand: Operand, tensors: Mapping[str, Tensor], offsets: Mapping[str, int]) -> Tensor | None:

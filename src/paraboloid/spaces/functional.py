@@ -58,7 +58,7 @@ class PlainWeightNorm(TorchFunctionMode):
     """
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func is not torch._weight_norm:
+        if func is not torch._weight_norm:  # pyright: ignore[reportPrivateImportUsage]
             return func(*args, **(kwargs or {}))
         return plain_weight_norm(*args, **(kwargs or {}))
 

@@ -37,6 +37,8 @@ class Terms:
     """(n,) long, number of a term among the terms of its example: 0, 1, 2, …"""
     examples: int
     """Size of axis 0."""
+    complete: bool = True
+    """Whether no row was ignored, so that `example` follows from the shapes."""
 
     @property
     def count(self) -> float:
@@ -72,12 +74,13 @@ def terms(
     y = labels.reshape(h.shape[0], *labels.shape[len(shape) :])
     example = torch.arange(shape[0], device=h.device).repeat_interleave(shape[1:].numel())
     keep = likelihood.counted(y)
-    if keep is not None and not bool(keep.all()):
+    complete = keep is None or bool(keep.all())
+    if keep is not None and not complete:
         h, y, example = h[keep], y[keep], example[keep]
         each = None if each is None else each[keep]
     if check:
         likelihood.check(h, y)
-    return Terms(h, y, each, example, _positions(example, shape[0]), shape[0])
+    return Terms(h, y, each, example, _positions(example, shape[0]), shape[0], complete)
 
 
 def _require_batch(out: Tensor, targets: Tensor) -> Tensor:

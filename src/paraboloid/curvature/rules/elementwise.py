@@ -27,17 +27,17 @@ def _scaled(node: Node, g: Tensor, name: str) -> Tensor:
 
 
 def _mul(node: Node, slot: int, g: Tensor) -> Tensor:
-    return g * (node._saved_other if slot == 0 else node._saved_self).detach()
+    return g * (node._saved_other if slot == 0 else node._saved_self)
 
 
 def _layer_norm(node: Node, slot: int, g: Tensor) -> Tensor:
-    return g if slot == 2 else g * (node._saved_input - node._saved_result1).detach() * node._saved_result2
+    return g if slot == 2 else g * (node._saved_input - node._saved_result1) * node._saved_result2
 
 
 def _group_norm(node: Node, slot: int, g: Tensor) -> Tensor:
     if slot == 2:
         return g
-    data = node._saved_input.detach()
+    data = node._saved_input
     grouped = data.reshape(data.shape[0], node._saved_group, -1)
     return g * ((grouped - node._saved_result1[..., None]) * node._saved_result2[..., None]).view_as(data)
 
@@ -52,7 +52,7 @@ def _batch_norm(node: Node, slot: int, g: Tensor) -> Tensor:
         mean, rstd = node._saved_result1, node._saved_result2
     else:
         mean, rstd = node._saved_running_mean, (node._saved_running_var + eps).rsqrt()
-    return g * ((node._saved_input.detach() - mean.view(shape)) * rstd.view(shape))
+    return g * ((node._saved_input - mean.view(shape)) * rstd.view(shape))
 
 
 def _cat_range(node: Node, slot: int, axis: int) -> tuple[int, int]:
@@ -76,8 +76,8 @@ EFFECTS: dict[str, Effect] = {
     "NativeGroupNorm": _group_norm,
     "NativeBatchNorm": _batch_norm,
     "CudnnBatchNorm": _batch_norm,
-    "FusedRmsNorm": lambda node, slot, g: g * node._saved_input.detach() * node._saved_result1,
-    "PreluKernel": lambda node, slot, g: g * node._saved_self.detach().clamp_max(0),
+    "FusedRmsNorm": lambda node, slot, g: g * node._saved_input * node._saved_result1,
+    "PreluKernel": lambda node, slot, g: g * node._saved_self.clamp_max(0),
     "Cat": _cat,
 }
 CHANNELS = frozenset({"Convolution", "NativeGroupNorm", "NativeBatchNorm", "CudnnBatchNorm"})
@@ -181,6 +181,7 @@ def owner_axis(owners: Owners, places: Tensor) -> int:
     return shared[0] if shared else next(iter(owners.axes))
 
 
+@torch.no_grad()  # what a node saved may belong to the graph
 def _effect(node: Node, slot: int, group: tuple[int, int], stack: Tensor) -> Tensor:
     effect = EFFECTS[kind(node)](node, slot, stack)
     number, groups = group
