@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections.abc import Callable
 from functools import cache
@@ -183,19 +182,17 @@ def test_chunks_of_probes_make_one_mean_and_one_standard_error(name, s, generato
     torch.testing.assert_close(found.standard_error, error, rtol=1e-10, atol=1e-10)
 
 
-@every_quantity
-def test_probes_that_were_used_are_not_held(name, s, generator):
-    size, probes = 6, []
+@pytest.mark.parametrize("name", ["trace", "diagonal", "frobenius"])
+def test_probes_that_were_used_are_not_held(name, device, generator):
+    earlier: list[weakref.ref] = []
 
     def multiply(X: Tensor) -> Tensor:
-        if X.shape[0] == size and bool((X.abs() == 1).all()):
-            gc.collect()
-            assert not any(probe() is not None for probe in probes), "a probe of an earlier chunk is still alive"
-            probes.append(weakref.ref(X))
+        assert not any(probe() is not None for probe in earlier), "all probes at once would be (P, samples)"
+        earlier.append(weakref.ref(X))
         return 2 * X
 
-    QUANTITIES[name].estimate(MatrixFree(size, multiply, device=s.device), 70, generator)
-    assert len(probes) == (0 if name == "logdet" else 3)
+    QUANTITIES[name].estimate(MatrixFree(6, multiply, device=device), 70, generator)
+    assert len(earlier) == 3
 
 
 @every_quantity
@@ -293,7 +290,7 @@ def test_gauss_rules_of_a_logarithm_come_down_to_it_from_above(s, generator):
     assert float(rules[0] - rules[-1]) > 50
 
 
-@pytest.mark.parametrize("condition", [1e2, 1e4, 1e6, 1e8])
+@pytest.mark.parametrize("condition", [1e2, 1e4, 1e6])
 def test_too_few_steps_show_in_the_standard_error_of_a_logdet(condition, s, generator):
     """(O.23): otherwise probes that agree would vouch for a rule that is wrong for all of them."""
     A = ill(s, condition)

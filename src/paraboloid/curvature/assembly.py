@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paraboloid.curvature.capture import BoundBlock, Capture
+from paraboloid.curvature.capture import BoundBlock, Capture, bad_parameter
 from paraboloid.curvature.columns import Columns
 from paraboloid.curvature.kronecker import KroneckerSum
 from paraboloid.curvature.layout import Block
@@ -127,10 +127,15 @@ class Assembly:
         for item in self.items:
             for tensor in item.total.sums().values():
                 if not bool(torch.isfinite(tensor.sum())):
-                    raise ValueError(
-                        f"the gradients of {item.name!r} hold NaN or inf. Check the scale of that layer's outputs and "
-                        "of the targets; in half precision use bfloat16 or float32."
-                    )
+                    raise not_finite(self._first_bad(item))
+
+    def _first_bad(self, item: Item) -> str:
+        """The parameter if the item is a matrix over several layers, else the item's name."""
+        if not isinstance(item.total, GramSum):
+            return item.name
+        flat = torch.zeros(self.params.numel, dtype=self.dtype, device=self.device)
+        flat[item.total.positions] = item.total.sums()["gram"].diagonal()
+        return bad_parameter(self.params, flat) or item.name
 
     def operator(self, count: float) -> LinearOperator:
         """The average over the data."""
@@ -144,6 +149,14 @@ class Assembly:
         if self.options.structure == "dense" and isinstance(parts[0][2], Dense):
             return parts[0][2]
         return BlockDiagonal(size, [OperatorBlock(*part) for part in parts])
+
+
+def not_finite(name: str) -> ValueError:
+    """The error for gradients that are no numbers."""
+    return ValueError(
+        f"the gradients of {name!r} hold NaN or inf. Check the scale of that layer's outputs and of the targets; in "
+        "half precision use bfloat16 or float32."
+    )
 
 
 def _layers(blocks: Sequence[Block]) -> dict[str, list[int]]:

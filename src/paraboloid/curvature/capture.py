@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from paraboloid.curvature.graph import Graph, Node, UncoveredError, output_shape, pull
+from paraboloid.curvature.graph import Graph, Node, UncoveredError, is_silent, kind, output_shape, pull
 from paraboloid.curvature.layout import Block, Layout, build_layout
 from paraboloid.curvature.ownership import Owners, find_owners
 from paraboloid.curvature.rules.part import Part, Stacks
 from paraboloid.spaces.batches import Batch, Batches
-from paraboloid.spaces.functional import kernels
+from paraboloid.spaces.functional import call, kernels
 from paraboloid.spaces.likelihood import Likelihood
 from paraboloid.spaces.params import Params
 from paraboloid.spaces.randomness import default_generator, preserved_random_state
@@ -72,7 +72,7 @@ class Capture:
     """A batch's terms and graph, and the layout of the network's blocks over it."""
 
     def __init__(self, problem: Problem, batch: Batch):
-        self.problem = problem
+        self.problem, self.batch = problem, batch
         self.tensors = problem.params.tensors(problem.model)
         marked: list[Tensor] = []
         args, kwargs = _marked(batch.args, marked), _marked(batch.kwargs, marked)
@@ -80,10 +80,12 @@ class Capture:
         # gradients are needed here whatever mode the caller is in
         with torch.inference_mode(False), torch.enable_grad(), kernels(problem.model):
             with preserved_random_state(problem.device):
-                output = problem.batches.output(problem.model(*args, **kwargs))
-            self._require_graph(output)
+                output = problem.batches.output(call(problem.model, {}, args, kwargs))
+            require_graph(output)
             self.terms: Terms = terms(output, batch.targets, problem.likelihood, batch.weights)
-            self._require_finite_output(marked)
+            require_finite_rows(self.rows, problem, batch)
+            if not len(self.rows):
+                return  # nothing to sum: no term is left of this batch
             self.graph = Graph(output, self.tensors, marked, self._owned)
         self._require_no_stray()
         self.layout = self._layout()
@@ -138,18 +140,34 @@ class Capture:
     @property
     def key(self) -> tuple | None:
         """What the layout and its certificate are remembered by; None if they are not."""
+        return self._layout_key() if self.layout.remember else None
+
+    def _layout_key(self) -> tuple | None:
         key = self._key(self.graph.signature)
-        return (key, self.problem.joint) if key is not None and self.layout.remember else None
+        return None if key is None else (key, self.graph.lookups, self.problem.joint)
 
     def _owned(self, nodes: list[Node], signature: tuple | None) -> list[bool]:
         """Whether the rows of these nodes' gradients belong to examples."""
 
         def ask() -> tuple[list[bool], bool]:
+            if self.examples == 1 and (answer := self._asked_of_two(nodes)) is not None:
+                return answer, True
             found = self._owners(nodes)
             remember = all(o is None or o.complete for owners in found if owners is not None for o in owners)
             return [owners is not None and any(o is not None for o in owners) for owners in found], remember
 
         return remembered(_SILENT, self._key(signature), ask)
+
+    def _asked_of_two(self, nodes: list[Node]) -> list[bool] | None:
+        """A single example owns everything there is; the same question to a batch that holds it twice."""
+        try:
+            two = Capture(self.problem, _doubled(self.batch)).graph
+        except (RuntimeError, ValueError, TypeError, IndexError):  # the example is not on axis 0 of the inputs
+            return None
+        silent = [node for node in two.nodes if is_silent(node)]
+        if [kind(node) for node in silent] != [kind(node) for node in nodes]:
+            return None
+        return [node in two.data for node in silent]
 
     def _layout(self) -> Layout:
         problem = self.problem
@@ -159,26 +177,7 @@ class Capture:
             layout = build_layout(self.graph, owners, problem.params, self.tensors, self.examples, problem.joint)
             return layout, layout.remember
 
-        key = self._key(self.graph.signature)
-        return remembered(_LAYOUTS, None if key is None else (key, problem.joint), build)
-
-    def _require_graph(self, output: Tensor) -> None:
-        if output.grad_fn is None:
-            raise UncoveredError(
-                "The model's output has no autograd graph: none of the chosen parameters takes part in it, or the "
-                "forward detaches, runs under no_grad, or leaves PyTorch. Return an output that can be differentiated."
-            )
-
-    def _require_finite_output(self, inputs: list[Tensor]) -> None:
-        if bool(torch.isfinite(self.rows.detach()).all()):
-            return
-        for name, tensor in self.tensors.items():
-            if not bool(torch.isfinite(tensor.detach()).all()):
-                raise ValueError(f"parameter {name!r} holds NaN or inf; restore it from a checkpoint or initialise it.")
-        layer = _first_bad_module(self.problem.model, inputs)
-        raise ValueError(
-            f"the model's outputs hold NaN or inf, first after {layer}; check that layer's inputs and scale."
-        )
+        return remembered(_LAYOUTS, self._layout_key(), build)
 
     def _require_no_stray(self) -> None:
         """Parameters that reach the output past every data node have no use a rule could read."""
@@ -202,6 +201,21 @@ def remembered(store: OrderedDict[tuple, T], key: tuple | None, make: Callable[[
         while len(store) > REMEMBERED:
             store.popitem(last=False)
     return value
+
+
+def _doubled(batch: Batch) -> Batch:
+    """A batch of one example, twice."""
+
+    def twice(value: Any) -> Any:
+        one = isinstance(value, Tensor) and value.ndim > 0 and value.shape[0] == 1
+        return torch.cat([value, value]) if one else value
+
+    def changed(value: Any) -> Any:
+        return {key: twice(one) for key, one in value.items()} if isinstance(value, Mapping) else twice(value)
+
+    args = tuple(changed(value) for value in batch.args)
+    kwargs = {key: changed(value) for key, value in batch.kwargs.items()}
+    return Batch(args, kwargs, changed(batch.targets), None)
 
 
 def _marked(value: Any, found: list[Tensor]) -> Any:
@@ -229,26 +243,69 @@ def require_finite(tensors: Sequence[Tensor], message: str) -> None:
             raise ValueError(f"{message}.")
 
 
-def _first_bad_module(model: nn.Module, inputs: list[Tensor]) -> str:
+def bad_parameter(params: Params, flat: Tensor) -> str | None:
+    """The name of the first parameter at which (..., P) numbers are not all finite; None if they are."""
+    finite = torch.isfinite(flat).reshape(-1, params.numel).all(0)
+    if bool(finite.all()):
+        return None
+    return next(name for name, piece in params.slices.items() if not bool(finite[piece].all()))
+
+
+def require_terms(count: float) -> None:
+    """Raise if there is nothing to average over."""
+    if not count > 0:
+        raise ValueError(
+            "the data hold no terms: every target was ignored, or every weight is zero. Check ignore_index, the "
+            "targets and the weights."
+        )
+
+
+def require_graph(output: Tensor) -> None:
+    """Raise if nothing of what was computed is known to autograd."""
+    if output.grad_fn is None:
+        raise UncoveredError(
+            "The model's output has no autograd graph: none of the chosen parameters takes part in it, or the "
+            "forward detaches, runs under no_grad, or leaves PyTorch. Return an output that can be differentiated."
+        )
+
+
+def require_finite_rows(rows: Tensor, problem: Problem, batch: Batch) -> None:
+    """Raise if an output is NaN or infinite, with the parameter or the layer that it comes from."""
+    if bool(torch.isfinite(rows.detach()).all()):
+        return
+    require_finite(tensors_in((batch.args, batch.kwargs)), "the inputs hold NaN or inf; clean the data first")
+    for name, tensor in problem.model.named_parameters():
+        if not bool(torch.isfinite(tensor.detach()).all()):
+            raise ValueError(f"parameter {name!r} holds NaN or inf; restore it from a checkpoint or initialise it.")
+    layer = _first_bad_module(problem, batch)
+    raise ValueError(f"the model's outputs hold NaN or inf, first after {layer}; check that layer's inputs and scale.")
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    """All floating tensors anywhere in a value.
+
+    >>> tensors_in(({"a": [torch.zeros(1)]}, 3))
+    [tensor([0.])]
+    """
+    if isinstance(value, Tensor):
+        return [value] if value.is_floating_point() else []
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, (tuple, list)) else ()
+    return [tensor for part in parts for tensor in tensors_in(part)]
+
+
+def _first_bad_module(problem: Problem, batch: Batch) -> str:
     """The first module whose output is not finite; looked for only when the answer is needed in an error."""
     found: list[str] = []
-    names = {module: name for name, module in model.named_modules()}
+    names = {module: name for name, module in problem.model.named_modules()}
 
     def look(module: nn.Module, args: Any, out: Any) -> None:
-        if not found and isinstance(out, Tensor) and out.is_floating_point() and not bool(torch.isfinite(out).all()):
+        if not found and any(not bool(torch.isfinite(tensor).all()) for tensor in tensors_in(out)):
             found.append(f"{names[module] or 'the model itself'!r} ({type(module).__name__})")
 
-    hooks = [module.register_forward_hook(look) for module in model.modules()]
+    hooks = [module.register_forward_hook(look) for module in problem.model.modules()]
     try:
-        with torch.no_grad():
-            model(*[tensor.detach() for tensor in inputs])
-    except (
-        TypeError,
-        RuntimeError,
-        ValueError,
-        IndexError,
-    ):  # other arguments were needed: the name stays unknown
-        pass
+        with torch.no_grad(), kernels(problem.model), preserved_random_state(problem.device):
+            call(problem.model, {}, batch.args, batch.kwargs)
     finally:
         for hook in hooks:
             hook.remove()

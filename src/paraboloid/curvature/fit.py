@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from paraboloid.curvature.capture import Capture, Problem
+from paraboloid.curvature.assembly import not_finite
+from paraboloid.curvature.capture import Capture, Problem, bad_parameter, require_terms
 from paraboloid.curvature.columns import columns
 from paraboloid.curvature.fitting import Sums
 from paraboloid.curvature.lowrank import DEFAULT_RANK, ColumnStore, randomised
@@ -23,6 +24,8 @@ from paraboloid.spaces.params import Params
 from paraboloid.spaces.randomness import as_generator
 
 
+@torch.inference_mode(False)
+@torch.no_grad()
 def curvature(
     model: nn.Module,
     data: Any,
@@ -83,9 +86,24 @@ def _problem(model: nn.Module, data: Any, likelihood: str | Likelihood, params: 
         raise TypeError(f"model should be a torch.nn.Module, found {type(model).__name__}.")
     require_eval(model)
     chosen = Params.of(model, params)
+    for name, tensor in chosen.tensors(model).items():
+        _require_usable(name, tensor)
     device = next(iter(chosen.tensors(model).values())).device
     batches = data if isinstance(data, Batches) else Batches(data)
-    return Problem(model, chosen, named_likelihood(likelihood), batches.on(device), bias == "joint")
+    return Problem(model, chosen, named_likelihood(likelihood), batches.on(device).replayed(), bias == "joint")
+
+
+def _require_usable(name: str, tensor: Tensor) -> None:
+    if tensor.is_meta:
+        raise ValueError(
+            f"parameter {name!r} should hold numbers, found it on the meta device. Load the weights first, after "
+            'model.to_empty(device="cpu").'
+        )
+    if tensor.is_inference():
+        raise ValueError(
+            f"parameter {name!r} was made inside torch.inference_mode(), where autograd cannot follow. Make or load "
+            "the model outside of it; the call itself may stand inside."
+        )
 
 
 def _passes(batches: Iterable[Batch], what: str, progress: Progress | None) -> Iterable[Batch]:
@@ -113,8 +131,8 @@ def _summed(
     state = generator.get_state()
     for batch in _passes(batches, "factors" if corrected else options.structure, progress):
         sums.add(batch, generator)
-    if sums.assembly is None:
-        raise ValueError("the data hold no terms: every target was ignored. Check ignore_index and the targets.")
+    require_terms(sums.count)
+    assert sums.assembly is not None
     sums.assembly.require_finite()
     if corrected:
         sums.correct()
@@ -139,6 +157,8 @@ def _lowrank(
     state = generator.get_state()
     for batch in _passes(problem.batches, "columns", progress):
         capture = Capture(problem, batch)
+        if not len(capture.rows):
+            continue
         bound = sums.bind(capture)
         if store is None:
             dtype = _dtype(capture.tensors.values())
@@ -151,9 +171,13 @@ def _lowrank(
         count += capture.terms.count
         if store.full:
             break
-    assert store is not None
+    require_terms(count)
+    assert store is not None and sums.assembly is not None
     sums.assembly = None
     if not store.full:
+        bad = next(filter(None, (bad_parameter(problem.params, rows) for rows in store.rows)), None)
+        if bad is not None:
+            raise not_finite(bad)
         return Curvature(sums, generator, num_data, Fixed(store.operator(count), count))
     start = torch.Generator(generator.device)
     start.set_state(state)

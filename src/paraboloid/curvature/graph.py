@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -133,7 +134,7 @@ class Graph:
         names = {id(tensor): name for name, tensor in parameters.items()}
         entries = {id(tensor) for tensor in inputs}
         self.signature = self._signature(names)
-        silent = [node for node in self.nodes if _is_silent(node)]
+        silent = [node for node in self.nodes if is_silent(node)]
         answers = owned(silent, self.signature) if silent else []
         has_owner = {node for node, yes in zip(silent, answers, strict=True) if yes}
         self.behind: dict[Node, dict[str, None]] = {}
@@ -172,6 +173,12 @@ class Graph:
     def reached(self) -> set[str]:
         """Names of the parameters that have a use."""
         return {name for use in self.uses for operand in use.operands for name in operand.leaves}
+
+    @cached_property
+    def lookups(self) -> tuple[bytes, ...]:
+        """The indices by which parameters alone are looked up (a table of positions): they decide an operand."""
+        alone = [node for node in self.nodes if kind(node) == "Embedding" and node not in self.data]
+        return tuple(node._saved_indices.cpu().numpy().tobytes() for node in alone)
 
     def consumers(self) -> dict[Node, int]:
         """How many input edges each node's outputs feed."""
@@ -213,7 +220,7 @@ def padding_of(node: Node) -> int:
     return padding if 0 <= padding < 2**31 else -1
 
 
-def _is_silent(node: Node) -> bool:
+def is_silent(node: Node) -> bool:
     """Whether data may enter here without leaving a trace: by integers, or as a constant factor of a product."""
     name = kind(node)
     if name in LOOKUPS:

@@ -63,11 +63,11 @@ class KroneckerSum(BlockSum):
             counts = part.positions_of if isinstance(part, LookupPart) or scale is not None else None
             self.rows += self._columns * (part.rows if counts is None else _weighted(counts, scale))
 
-    @staticmethod
-    def _scaled(scale: Tensor | None, examples: int, columns: int) -> Tensor | None:
+    def _scaled(self, scale: Tensor | None, examples: int, columns: int) -> Tensor | None:
         if columns == 1:
             return scale
-        return torch.full((examples,), columns**0.5) if scale is None else scale * columns**0.5
+        ones = self.inputs.values.new_ones(examples) if scale is None else scale
+        return ones * columns**0.5
 
     def _begin_reduced(self, block: BoundBlock, scale: Tensor | None) -> None:
         total, counts = None, None

@@ -13,15 +13,17 @@ import torch
 from torch import Tensor
 
 from paraboloid.curvature.graph import Graph, Node, UncoveredError, Use, kind, output_shape
-from paraboloid.curvature.operands import CONSTANT, is_view, selection
+from paraboloid.curvature.operands import is_view, selection
 from paraboloid.curvature.ownership import Owners
 from paraboloid.curvature.rules.part import Part
 from paraboloid.curvature.rules.pulled import FlatPart, PulledPart
+from paraboloid.curvature.rules.scaled import scaled
 from paraboloid.curvature.rules.table import templates
 from paraboloid.curvature.rules.template import Bound, Template
 from paraboloid.spaces.params import Params
 
 VIEWS = frozenset({"View", "UnsafeView", "ReshapeAlias"})
+TURNS = frozenset({"T", "Transpose", "Permute"})
 
 
 @dataclass(frozen=True)
@@ -108,14 +110,16 @@ def _all_templates(graph, owners, params: Params, tensors, offsets, examples: in
     selected: list[tuple[Template, tuple[str, ...]]] = []
     pulled: list[tuple[Template, str]] = []
     biases = _later_biases(graph)
-    for use, found in zip(graph.uses, owners, strict=True):
-        bound = Bound(use.node, found, examples)
+    for use, owned in zip(graph.uses, owners, strict=True):
+        bound = Bound(use.node, owned, examples)
         for operand in use.operands:
-            positions = selection(operand, tensors, offsets)
-            fixed &= positions is None or is_view(operand)
-            if positions is not None and not bool((positions == CONSTANT).any()):
-                for template in templates(use, operand.slot, positions, bound):
-                    selected.append((_with_partner(template, biases.get(use.number)), operand.leaves))
+            chosen = selection(operand, tensors, offsets)
+            found = (
+                [] if chosen is None else scaled(templates(use, operand.slot, chosen.positions, bound), chosen.scale)
+            )
+            if found:
+                fixed &= is_view(operand)
+                selected.extend((_with_partner(template, biases.get(use.number)), operand.leaves) for template in found)
                 continue
             own = torch.arange(operand.shape.numel(), device=next(iter(tensors.values())).device).view(operand.shape)
             for template in templates(use, operand.slot, own, bound):
@@ -131,16 +135,29 @@ def _later_biases(graph: Graph) -> dict[int, int]:
     for use in graph.uses:
         if use.kind != "Add" or len(use.operands) != 1 or getattr(use.node, "_saved_alpha", 1) != 1:
             continue
-        node = use.node.next_functions[1 - use.operands[0].slot][0]
-        width = output_shape(use.node)[-1:] or None
-        while node is not None and kind(node) in VIEWS and fed[node] == 1 and output_shape(node)[-1:] == width:
-            node = node.next_functions[0][0]
-        product = numbers.get(node)
-        if product is None or product.kind != "Mm" or fed[node] != 1 or output_shape(node)[-1:] != width:
-            continue
-        if [o.slot for o in product.operands] == [1] and use.operands[0].shape == width:
+        product = _product_below(use, numbers, fed)
+        if product is not None:
             found[use.number] = product.number
     return found
+
+
+def _product_below(use: Use, numbers: Mapping[Node, Use], fed: Mapping[Node, int]) -> Use | None:
+    """The matrix product whose result, and nothing else, this Add shifts row by row."""
+    node = use.node.next_functions[1 - use.operands[0].slot][0]
+    width = output_shape(use.node)[-1:] or None
+    while node is not None and kind(node) in VIEWS and fed[node] == 1 and output_shape(node)[-1:] == width:
+        node = node.next_functions[0][0]
+    turned = kind(node) in TURNS and fed[node] == 1 and len(output_shape(node)) == 2
+    node = node.next_functions[0][0] if turned else node
+    product = numbers.get(node)
+    if product is None or product.kind != "Mm" or fed[node] != 1 or len(product.operands) != 1:
+        return None
+    shape, rows = use.operands[0].shape, output_shape(node)[0]
+    if product.operands[0].slot == 1:  # W on the right: the bias has one number for each column of the product
+        fits = not turned and shape == width == output_shape(node)[-1:]
+    else:  # W on the left: one for each row
+        fits = shape == width == (rows,) if turned else shape == (rows, 1) and output_shape(use.node)[0] == rows
+    return product if fits else None
 
 
 def _with_partner(template: Template, product: int | None) -> Template:

@@ -14,10 +14,11 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
-from paraboloid.curvature.capture import Problem
+from paraboloid.curvature.capture import Problem, require_finite, require_finite_rows, require_graph, tensors_in
 from paraboloid.curvature.graph import UncoveredError, is_users, kind, padding_of, refuse_opaque, topological
 from paraboloid.spaces.batches import Batch
 from paraboloid.spaces.functional import PlainWeightNorm, call, kernels
+from paraboloid.spaces.params import Params
 from paraboloid.spaces.randomness import preserved_random_state
 from paraboloid.spaces.terms import Terms, terms
 
@@ -31,6 +32,7 @@ class Linearised:
     def __init__(self, problem: Problem, batch: Batch, *, twice: bool = False):
         self.problem, self.batch = problem, batch
         self.leaves = problem.params.tensors(problem.model)
+        require_finite(tensors_in((batch.args, batch.kwargs)), "the inputs hold NaN or inf; clean the data first")
         self.plain = False
         self.terms = self._forward()
         nodes = topological(self.rows.grad_fn)
@@ -47,7 +49,10 @@ class Linearised:
 
     def _forward(self) -> Terms:
         with self._context(), torch.enable_grad():
-            return self._terms(self.leaves, check=True)
+            found = self._terms(self.leaves, check=True)
+            require_finite_rows(found.outputs, self.problem, self.batch)
+            require_graph(found.outputs)
+        return found
 
     def _terms(self, tensors: dict[str, Tensor], check: bool) -> Terms:
         problem, batch = self.problem, self.batch
@@ -80,7 +85,7 @@ class Linearised:
     def _dual(self, vector: Tensor) -> Tensor:
         """By dual numbers, without a graph."""
         tangents = self.problem.params.unflatten(vector)
-        with forward_ad.dual_level(), torch.no_grad(), self._context():
+        with forward_ad.dual_level(), self._context(), torch.no_grad():
             duals = {
                 name: forward_ad.make_dual(leaf.detach(), tangents[name].to(leaf.dtype))
                 for name, leaf in self.leaves.items()
@@ -104,9 +109,10 @@ class Linearised:
         with torch.enable_grad():
             pulled = torch.autograd.grad(self.rows, list(self.leaves.values()), u, create_graph=True, allow_unused=True)
         kept = [(name, g) for name, g in zip(self.leaves, pulled, strict=True) if g is not None and g.requires_grad]
+        params = self.problem.params  # not self: a cycle would hold the graph until garbage is collected
 
         def jvp(vector: Tensor) -> Tensor:
-            tangents = self.problem.params.unflatten(vector)
+            tangents = params.unflatten(vector)
             outputs, cotangents = [g for _, g in kept], [tangents[name].to(g.dtype) for name, g in kept]
             return torch.autograd.grad(outputs, [u], cotangents, retain_graph=True)[0]
 
@@ -125,44 +131,45 @@ class Linearised:
     def _row_by_row(self) -> Jvp:
         """J v from one backward for each output: slow, and exact for whatever autograd can differentiate once."""
 
+        rows, leaves, params = self.rows, self.leaves, self.problem.params
+
         def jvp(vector: Tensor) -> Tensor:
-            found = torch.zeros_like(self.rows).reshape(-1)
+            found = torch.zeros_like(rows).reshape(-1)
             for place in range(found.numel()):
                 unit = torch.zeros_like(found)
                 unit[place] = 1
-                found[place] = self.vjp(unit.view_as(self.rows)).to(vector.dtype) @ vector
-            return found.view_as(self.rows)
+                found[place] = _pulled(rows, leaves, params, unit.view_as(rows)).to(vector.dtype) @ vector
+            return found.view_as(rows)
 
         return jvp
 
     # ------------------------------------------------------------------ Jᵀ u and H v
     def vjp(self, cotangent: Tensor) -> Tensor:
         """Jᵀ u: (n, C) -> (P,)."""
+        return _pulled(self.rows, self.leaves, self.problem.params, cotangent)
+
+    def hessian(self, vector: Tensor) -> Tensor:
+        """H v for the batch's summed loss: (P,) -> (P,)."""
+        if not self._gradient:
+            return torch.zeros_like(vector)
+        tangents = self.problem.params.unflatten(vector)
+        outputs, cotangents = [g for _, g in self._gradient], [tangents[name].to(g.dtype) for name, g in self._gradient]
         leaves = list(self.leaves.values())
-        return self._flat(torch.autograd.grad(self.rows, leaves, cotangent, retain_graph=True, allow_unused=True))
+        try:
+            found = torch.autograd.grad(outputs, leaves, cotangents, retain_graph=True, allow_unused=True)
+        except RuntimeError as error:
+            raise self._no_second_derivative(error) from error
+        return _flat(found, self.leaves, self.problem.params).to(vector.dtype)
 
     @cached_property
-    def hessian(self) -> Callable[[Tensor], Tensor]:
-        """v -> H v for the batch's summed loss; the gradient's graph is made once."""
-        leaves = list(self.leaves.values())
+    def _gradient(self) -> list[tuple[str, Tensor]]:
+        """The gradient of the summed loss with its graph, made once, where it depends on the parameters."""
         with self._context(), torch.enable_grad():
             nll = self.problem.likelihood.nll(self.rows, self.terms.targets)
             loss = nll.sum() if self.terms.weights is None else nll @ self.terms.weights
+            leaves = list(self.leaves.values())
             gradient = torch.autograd.grad(loss, leaves, create_graph=True, allow_unused=True)
-        kept = [(name, g) for name, g in zip(self.leaves, gradient, strict=True) if g is not None and g.requires_grad]
-
-        def multiply(vector: Tensor) -> Tensor:
-            if not kept:
-                return torch.zeros_like(vector)
-            tangents = self.problem.params.unflatten(vector)
-            outputs, cotangents = [g for _, g in kept], [tangents[name].to(g.dtype) for name, g in kept]
-            try:
-                found = torch.autograd.grad(outputs, leaves, cotangents, retain_graph=True, allow_unused=True)
-            except RuntimeError as error:
-                raise self._no_second_derivative(error) from error
-            return self._flat(found).to(vector.dtype)
-
-        return multiply
+        return [(name, g) for name, g in zip(self.leaves, gradient, strict=True) if g is not None and g.requires_grad]
 
     def _no_second_derivative(self, error: RuntimeError) -> UncoveredError:
         """The refusal, with the parameters that the operation without a second derivative stands between."""
@@ -180,9 +187,15 @@ class Linearised:
             f"{str(error).splitlines()[0]} Use kind='ggn', or leave these parameters out by params=."
         )
 
-    def _flat(self, found: tuple[Tensor | None, ...]) -> Tensor:
-        filled = [
-            torch.zeros_like(leaf) if g is None else g.detach()
-            for g, leaf in zip(found, self.leaves.values(), strict=True)
-        ]
-        return self.problem.params.flatten(filled)
+
+def _pulled(rows: Tensor, leaves: dict[str, Tensor], params: Params, cotangent: Tensor) -> Tensor:
+    """Jᵀ u as one flat vector."""
+    found = torch.autograd.grad(rows, list(leaves.values()), cotangent, retain_graph=True, allow_unused=True)
+    return _flat(found, leaves, params)
+
+
+def _flat(found: tuple[Tensor | None, ...], leaves: dict[str, Tensor], params: Params) -> Tensor:
+    filled = [
+        torch.zeros_like(leaf) if g is None else g.detach() for g, leaf in zip(found, leaves.values(), strict=True)
+    ]
+    return params.flatten(filled)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paraboloid.curvature.capture import Problem
+from paraboloid.curvature.capture import Problem, bad_parameter, require_terms
 from paraboloid.curvature.columns import columns
 from paraboloid.curvature.linearise import Linearised
 from paraboloid.curvature.options import Options
@@ -56,7 +56,9 @@ class Products:
     def try_first(self) -> None:
         """Run the first batch forward, so that what does not fit is said now."""
         for batch in self.problem.batches:
-            self._linearised(batch)
+            here = self._linearised(batch)
+            if self.single:
+                require_terms(here.terms.count)
             return
 
     def of_batch(self, batch: Batch) -> LinearOperator:
@@ -82,8 +84,11 @@ class Products:
         """The average as an operator."""
         return MatrixFree(self.problem.params.numel, self.multiply, *self._type(), psd=self.options.kind == "ggn")
 
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def multiply(self, X: Tensor) -> Tensor:
         """A X for X of shape (P, K)."""
+        X = X.clone() if X.is_inference() else X  # autograd cannot save a tensor made in inference mode
         generator = self._generator()
         total, count = torch.zeros_like(X), 0.0
         for number, batch in enumerate(self.problem.batches):
@@ -92,8 +97,20 @@ class Products:
             count += here.terms.count
             if self.progress is not None:
                 self.progress(number + 1, None, "product")
+        require_terms(count)
+        self._require_finite(total, X)
         self._count = count
         return total / count
+
+    def _require_finite(self, total: Tensor, X: Tensor) -> None:
+        name = bad_parameter(self.problem.params, total.T)
+        if name is None or not bool(torch.isfinite(X).all()):
+            return
+        raise ValueError(
+            f"the products hold NaN or inf, first at {name!r}: a derivative on the way to it is not finite, as that of "
+            "a square root at 0. Check the scale of that layer; for kind='ggn' structure='dense', 'block' or "
+            "'diagonal' need no forward derivatives and may be finite."
+        )
 
     def _linearise(self, batch: Batch) -> Linearised:
         return Linearised(self.problem, batch, twice=self.options.kind == "hessian")
@@ -102,7 +119,9 @@ class Products:
         """A data set of one batch keeps its graph: further products are cheaper."""
         if not self.single:
             return self._linearise(batch)
-        versions = tuple(t._version for t in self.problem.params.tensors(self.problem.model).values())
+        model = self.problem.model
+        held = [t for t in (*model.parameters(), *model.buffers()) if not t.is_inference()]
+        versions = tuple(t._version for t in held)
         if self._kept is None or self._kept[0] != versions:
             self._kept = (versions, self._linearise(batch))
         return self._kept[1]
@@ -190,8 +209,9 @@ def written_out(products: Products, options: Options) -> Fixed:
 def _pieces(params: Params, structure: str) -> list[Tensor]:
     """Positions that share a block: everything, or the parameters of one module."""
     if structure != "block":
-        return [torch.arange(params.numel)]
+        return [torch.arange(params.numel, device="cpu")]
     layers: dict[str, list[Tensor]] = {}
     for name, piece in params.slices.items():
-        layers.setdefault(name.rpartition(".")[0], []).append(torch.arange(piece.start, piece.stop))
+        own = torch.arange(piece.start, piece.stop, device="cpu")
+        layers.setdefault(name.rpartition(".")[0], []).append(own)
     return [torch.cat(positions) for positions in layers.values()]

@@ -92,6 +92,8 @@ class Curvature:
             return self._num_data
         return self._sums.seen if self._fixed is None else self._fixed.count()
 
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def update(self, batch: Any, *, decay: float | None = None) -> Curvature:
         """Add one more batch; with ``decay`` the average becomes decay · old + (1 - decay) · new."""
         self._require_sums("update")
@@ -108,12 +110,21 @@ class Curvature:
     def merge(self, other: Curvature) -> Curvature:
         """Add the sums of a fit of the same kind on other data, in place."""
         self._require_sums("merge")
+        if not isinstance(other, Curvature):
+            raise TypeError(
+                f"merge adds the sums of another Curvature, found {type(other).__name__}. Operators are averaged by "
+                "(a * n + b * m) / (n + m)."
+            )
         other._require_sums("merge")
         mine, theirs = self._sums, other._sums
         assert mine.assembly is not None and theirs.assembly is not None
         same = mine.options == theirs.options and mine.problem.params == theirs.problem.params
+        same &= mine.problem.likelihood.config() == theirs.problem.likelihood.config()
         if not same or [block_key(b) for b in mine.assembly.blocks] != [block_key(b) for b in theirs.assembly.blocks]:
-            raise ValueError("merge needs two fits of the same model, parameters and options; found different ones.")
+            raise ValueError(
+                "merge needs two fits of the same model, parameters, likelihood and options; found different ones. Fit "
+                "both with the same arguments, or add operators: (a * n + b * m) / (n + m)."
+            )
         two_bases = isinstance(mine.assembly, EigenAssembly) and isinstance(theirs.assembly, EigenAssembly)
         if two_bases and not same_bases(mine.assembly, theirs.assembly):  # type: ignore[arg-type]
             raise ValueError(
@@ -127,6 +138,8 @@ class Curvature:
         self._operator = None
         return self
 
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def verify(self, batch: Any = None, *, generator: torch.Generator | None = None) -> Verification:
         """Check the rules again, with fresh randomness, on ``batch`` or the first batch of the data.
 

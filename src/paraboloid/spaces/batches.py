@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
 
 from paraboloid.spaces.functional import model_output
+from paraboloid.spaces.randomness import Replayed
 
 TARGETS = ("labels", "targets", "target", "label", "y")
 WEIGHTS = ("weights", "sample_weight")
@@ -58,7 +59,7 @@ class Batches:
         weights: Callable[[Any], Tensor] | None = None,
         device: torch.device | str | None = None,
     ) -> None:
-        self.data = _require_data(data)
+        self.data = self._source = _require_data(data)
         self.inputs, self.targets, self.outputs, self.weights = inputs, targets, outputs, weights
         self.device = None if device is None else torch.device(device)
         self.single = _is_batch(data)
@@ -95,6 +96,16 @@ class Batches:
         moved_there.device = torch.device(device) if self.device is None else self.device
         return moved_there
 
+    def replayed(self) -> Batches:
+        """The same data, whose loader draws the same at every pass and leaves the user's generators as they are.
+
+        >>> Batches((torch.zeros(4, 2), torch.zeros(4))).replayed().single
+        True
+        """
+        found = copy.copy(self)
+        found._source = self.data if self.single or isinstance(self.data, (tuple, list)) else Replayed(self.data)
+        return found
+
     def __iter__(self) -> Iterator[Batch]:
         if self._used and self.one_pass:
             raise ValueError(
@@ -102,7 +113,7 @@ class Batches:
             )
         self._used = True
         found = False
-        for raw in (self.data,) if self.single else self.data:
+        for raw in (self.data,) if self.single else self._source:
             found = True
             yield self.batch(raw)
         if not found:
@@ -146,9 +157,10 @@ class Batches:
     def _moved(self, batch: Batch) -> Batch:
         if self.device is None:
             return batch
-        args, kwargs, targets, weights = (
-            moved(part, self.device) for part in (batch.args, batch.kwargs, batch.targets, batch.weights)
-        )
+        with torch.inference_mode(False):
+            args, kwargs, targets, weights = (
+                moved(part, self.device) for part in (batch.args, batch.kwargs, batch.targets, batch.weights)
+            )
         return Batch(args, kwargs, targets, weights)
 
 
@@ -159,6 +171,8 @@ def moved(value: Any, device: torch.device) -> Any:
     {'a': [tensor([0.])]}
     """
     if isinstance(value, Tensor):
+        # autograd cannot save a tensor that was made in inference mode
+        value = value.clone() if value.is_inference() else value
         return value.to(device, non_blocking=True)
     if isinstance(value, Mapping):
         return {key: moved(one, device) for key, one in value.items()}

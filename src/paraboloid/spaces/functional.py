@@ -76,11 +76,16 @@ def plain_weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
 def call(model: nn.Module, tensors: Mapping[str, Tensor], args: tuple, kwargs: Mapping[str, Any]) -> Any:
     """The model's output with the named tensors in the place of its own; tied tensors follow.
 
+    Buffers that the forward may write to are copies, so that the model's own stay as they are.
+
     >>> model = nn.Linear(2, 1, bias=False)
     >>> call(model, {"weight": torch.ones(1, 2)}, (torch.ones(3, 2),), {}).flatten().tolist()
     [2.0, 2.0, 2.0]
     """
-    return torch.func.functional_call(model, dict(tensors), args, dict(kwargs), tie_weights=True)
+    replaced = {**_scratch_buffers(model), **tensors}
+    if not replaced:
+        return model(*args, **kwargs)
+    return torch.func.functional_call(model, replaced, args, dict(kwargs), tie_weights=True)
 
 
 def model_output(out: Any) -> Tensor:
@@ -130,7 +135,7 @@ def predict_many(
 
     def one(vector: Tensor) -> Tensor:
         tensors = {name: t.to(dtypes[name]) for name, t in params.unflatten(vector).items()}
-        return output(call(model, {**_scratch_buffers(model), **tensors}, args, kwargs))
+        return output(call(model, tensors, args, kwargs))
 
     untouched = preserved_random_state(flat.device) if _writes(model) else nullcontext()
     with kernels(model), untouched:
@@ -184,8 +189,13 @@ def _dropout(module: nn.Module) -> float:
 
 
 def _scratch_buffers(model: nn.Module) -> dict[str, Tensor]:
-    """Copies of the buffers for modules that may write to them: only those in training mode."""
-    return {name: buffer.clone() for name, buffer in model.named_buffers()} if _writes(model) else {}
+    """Copies of the buffers of modules that may write to them: those in training mode, and those not of PyTorch."""
+    found: dict[int, tuple[str, Tensor]] = {}
+    for prefix, module in model.named_modules():
+        if module.training or not type(module).__module__.startswith("torch.nn."):
+            for name, buffer in module.named_buffers(prefix, recurse=False):
+                found.setdefault(id(buffer), (name, buffer))
+    return {name: buffer.detach().clone() for name, buffer in found.values()}
 
 
 def _writes(model: nn.Module) -> bool:

@@ -118,7 +118,7 @@ class _Noise(NamedTuple):
 
 def _noise(noise: Tensor | None, C: int, dtype: torch.dtype, device: torch.device) -> _Noise:
     """All of it in float64 first, so that nothing but the last rounding is lost."""
-    variance = torch.tensor(C / 2, dtype=torch.float64) if noise is None else noise
+    variance = torch.tensor(C / 2, dtype=torch.float64, device="cpu") if noise is None else noise
     if variance.ndim and variance.shape[-1] != C:
         raise ValueError(
             f"the noise was given for {variance.shape[-1]} outputs, found outputs (n, {C}). Give a number, "
@@ -126,7 +126,7 @@ def _noise(noise: Tensor | None, C: int, dtype: torch.dtype, device: torch.devic
         )
     if variance.ndim == 2:
         L = torch.linalg.cholesky(variance)
-        inverse = torch.linalg.solve_triangular(L, torch.eye(C, dtype=torch.float64), upper=False)
+        inverse = torch.linalg.solve_triangular(L, torch.eye(C, dtype=torch.float64, device="cpu"), upper=False)
         parts, half_logdet = (L, inverse, inverse.mT @ inverse), L.diagonal().log().sum().item()
     else:
         variance = variance.expand(C)

@@ -6,8 +6,9 @@ so the same call gives the same numbers; the global generator is never touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -67,6 +68,48 @@ def preserved_random_state(device: Device) -> Iterator[None]:
         torch.set_rng_state(cpu)
         if cuda is not None:
             torch.cuda.set_rng_state(cuda, device)
+
+
+class Replayed:
+    """Data whose own draws are the same at every pass, from generators that are left as they were.
+
+    A shuffling loader then gives the same batches each time, and the user's next epoch is not disturbed.
+
+    >>> loader = torch.utils.data.DataLoader(torch.arange(9), shuffle=True)
+    >>> replayed = Replayed(loader)
+    >>> torch.equal(torch.cat(list(replayed)), torch.cat(list(replayed)))
+    True
+    """
+
+    def __init__(self, data: Iterable[Any]) -> None:
+        self.data = data
+        holders = (data, getattr(data, "sampler", None))
+        own = [g for g in (getattr(holder, "generator", None) for holder in holders) if isinstance(g, torch.Generator)]
+        self._generators = list({id(generator): generator for generator in (torch.default_generator, *own)}.values())
+        self._start = self._states()
+
+    def __iter__(self) -> Iterator[Any]:
+        inside = self._start
+        iterator: Iterator[Any] | None = None
+        while True:
+            outside = self._states()
+            self._set(inside)
+            try:
+                iterator = iter(self.data) if iterator is None else iterator
+                found = next(iterator)
+            except StopIteration:
+                return
+            finally:
+                inside = self._states()
+                self._set(outside)
+            yield found
+
+    def _states(self) -> list[Tensor]:
+        return [generator.get_state() for generator in self._generators]
+
+    def _set(self, states: list[Tensor]) -> None:
+        for generator, state in zip(self._generators, states, strict=True):
+            generator.set_state(state)
 
 
 def rademacher(

@@ -1,0 +1,386 @@
+"""Iterations: Lanczos forms and their Gauss rules, largest eigenpairs, conjugate gradients."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+import operator_zoo as zoo
+from paraboloid.operators.cg import NotConverged, conjugate_gradient, default_tolerance
+from paraboloid.operators.kronecker import Kronecker
+from paraboloid.operators.lanczos import largest_eigenpairs, quadrature, tridiagonalise
+from paraboloid.operators.lowrank import LowRank
+from paraboloid.operators.matrixfree import MatrixFree
+from paraboloid.operators.sums import Sum
+
+EXACT = {"rtol": 1e-10, "atol": 1e-10}
+
+
+@pytest.fixture
+def s(device) -> zoo.Source:
+    return zoo.Source(torch.float64, device)
+
+
+class Products:
+    """X ↦ M X, counted; `spoil(count, Y)` may falsify a product."""
+
+    def __init__(self, matrix: Tensor, spoil: Callable[[int, Tensor], Tensor] | None = None) -> None:
+        self.matrix, self.spoil, self.count = matrix, spoil, 0
+
+    def __call__(self, X: Tensor) -> Tensor:
+        self.count += 1
+        Y = self.matrix @ X
+        return Y if self.spoil is None else self.spoil(self.count, Y)
+
+
+def with_spectrum(s: zoo.Source, values: Tensor) -> Tensor:
+    """A symmetric matrix with these eigenvalues."""
+    U = s.orthogonal(len(values))
+    matrix = (U * values.to(U)) @ U.mT
+    return (matrix + matrix.mT) / 2
+
+
+def tridiagonal(alpha: Tensor, beta: Tensor) -> Tensor:
+    return torch.diag(alpha) + torch.diag(beta, 1) + torch.diag(beta, -1)
+
+
+def lanczos(M: Tensor, starts: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+    return tridiagonalise(lambda X: M @ X, starts, steps)
+
+
+# ---------------------------------------------------------------------- Lanczos
+@pytest.mark.parametrize("m", [1, 2, 3, 5])
+def test_tridiagonal_form_has_the_first_2m_moments_and_misses_the_next_by_the_product_of_squared_betas(m, s):
+    """(O.17): e₁ᵀTᵏe₁ = qᵀAᵏq for k < 2m; for k = 2m the difference is (β₁ … β_m)²."""
+    M, start = with_spectrum(s, torch.linspace(-1, 1.5, 12)), s.normal(12)
+    q = start / start.norm()
+    alpha, beta = lanczos(M, start[:, None], m + 1)
+    T = tridiagonal(alpha[0, :m], beta[0, : m - 1])
+    for k in range(2 * m + 1):
+        found = torch.linalg.matrix_power(T, k)[0, 0]
+        missing = beta[0, :m].square().prod() if k == 2 * m else 0.0
+        assert_close(found + missing, q @ torch.linalg.matrix_power(M, k) @ q, **EXACT)
+
+
+@pytest.mark.parametrize("m", [1, 3, 6])
+def test_gauss_rule_is_exact_up_to_degree_2m_minus_1(m, s):
+    values, start = torch.linspace(-1, 1, 20), s.normal(20)
+    M = with_spectrum(s, values)
+    eigenvalues, U = torch.linalg.eigh(M)
+    measure = (U.mT @ (start / start.norm())).square()
+    nodes, weights = quadrature(*lanczos(M, start[:, None], m))
+    assert nodes.shape == weights.shape == (1, m)
+
+    def integrals(x: Tensor, w: Tensor) -> np.ndarray:
+        return w.cpu().numpy() @ np.polynomial.chebyshev.chebvander(x.cpu().numpy(), 2 * m)
+
+    off = np.abs(integrals(nodes[0], weights[0]) - integrals(eigenvalues, measure))
+    assert off[: 2 * m].max() < 1e-10
+    assert off[2 * m] > 1e-6
+    assert float(weights.min()) > 0
+    assert float(nodes.abs().max()) < 1
+
+
+def test_quadrature_of_the_legendre_recurrence_is_gauss_legendre(device):
+    k = torch.arange(1.0, 8, device=device)
+    nodes, weights = quadrature(torch.zeros(1, 8, device=device), (k / (4 * k.square() - 1).sqrt())[None])
+    x, w = np.polynomial.legendre.leggauss(8)
+    assert_close(nodes[0].cpu(), torch.tensor(x), **EXACT)
+    assert_close(weights[0].cpu(), torch.tensor(w) / 2, **EXACT)
+
+
+@pytest.mark.parametrize("distinct", [1, 2, 4])
+def test_an_exhausted_krylov_space_is_decoupled_and_its_rule_exact_for_every_function(distinct, s):
+    M, start = with_spectrum(s, torch.arange(1.0, distinct + 1).repeat_interleave(12 // distinct)), s.normal(12)
+    alpha, beta = lanczos(M, start[:, None], 9)
+    assert bool((beta[0, : distinct - 1] > 0.01).all())
+    assert float(beta[0, distinct - 1]) < 1e-12
+
+    eigenvalues, U = torch.linalg.eigh(M)
+    nodes, weights = quadrature(alpha, beta)
+    used = weights[0] > 1e-20
+    expected = (U.mT @ start).square() @ eigenvalues.log() / start.square().sum()
+    assert_close(weights[0][used] @ nodes[0][used].log(), expected, **EXACT)
+
+
+def test_what_follows_exhaustion_is_zero(s, device):
+    M = s.definite(12)
+    M[0, 1:] = M[1:, 0] = 0
+    axis = torch.eye(12, device=device)[:, :1]
+    for matrix, start in ((M, 5 * axis), (2 * torch.eye(12, device=device), axis), (0 * M, s.normal(12, 1))):
+        alpha, beta = lanczos(matrix, start, 6)
+        assert_close(alpha[0, 0], start[:, 0] @ matrix @ start[:, 0] / start.square().sum(), **EXACT)
+        assert bool((alpha[0, 1:] == 0).all())
+        assert bool((beta == 0).all())
+
+
+def test_columns_do_not_know_of_each_other(s):
+    M, starts = s.definite(12), s.normal(12, 4)
+    M[0, 1:] = M[1:, 0] = 0
+    starts[:, 1] = 0
+    starts[0, 1] = 5  # exhausted after one step
+    alpha, beta = lanczos(M, starts, 6)
+    for column in range(4):
+        alone = lanczos(M, starts[:, [column]], 6)
+        assert_close(alpha[column], alone[0][0], **EXACT)
+        assert_close(beta[column], alone[1][0], **EXACT)
+    assert bool((beta[[0, 2, 3]] > 0.01).all())
+
+
+def test_all_steps_give_the_spectrum_without_ghosts_although_the_condition_is_1e12(s):
+    values = torch.logspace(-12, 0, 40)
+    alpha, beta = lanczos(with_spectrum(s, values), s.normal(40, 1), 400)
+    assert alpha.shape == (1, 40)
+    found = torch.linalg.eigvalsh(tridiagonal(alpha[0], beta[0]))
+    assert_close(found.cpu(), values, rtol=0, atol=1e-13)
+
+
+# ---------------------------------------------------------------------- largest eigenpairs
+def after(*largest: float, rest: Tensor) -> Tensor:
+    return torch.cat([rest.double(), torch.tensor(largest, dtype=torch.float64)])
+
+
+SPECTRA = {  # 300 eigenvalues, and how many are asked for
+    "even": (torch.linspace(0, 1, 300), 5),
+    "largest_three_times": (after(2, 2, 2, rest=torch.linspace(0, 1, 297)), 2),
+    "second_twice": (after(2, 2, 3, rest=torch.linspace(0, 1, 297)), 3),
+    "ten_close_ones_cut_apart": (after(*(1.5 + 1e-7 * torch.arange(10.0)), rest=torch.linspace(0, 1, 290)), 3),
+    "negative_ones_of_larger_magnitude": (torch.linspace(-100, 1, 300), 3),
+    "all_negative": (torch.linspace(-2, -1, 300), 3),
+    "low_rank_and_beyond_it": (after(1, 2, rest=torch.zeros(298)), 4),
+    "two_values": (after(*torch.ones(150), rest=torch.zeros(150)), 3),
+    "one_value": (torch.full((300,), 2.0), 3),
+    "zero": (torch.zeros(300), 2),
+}
+
+
+def assert_eigenpairs(M: Tensor, values: Tensor, vectors: Tensor, expected: Tensor) -> None:
+    """Against the spectrum that the matrix was made of; residuals to the tolerance that is promised."""
+    k, scale = len(values), float(expected.abs().max()) or 1.0
+    single = vectors.dtype == torch.float32
+    atol = 1e-5 if single else 1e-10
+    assert values.dtype == torch.float64
+    assert_close(values.cpu(), expected.sort(descending=True).values[:k].double(), rtol=0, atol=atol * scale)
+    V, eye = vectors.double(), torch.eye(k, device=vectors.device, dtype=torch.float64)
+    assert_close(V.mT @ V, eye, rtol=0, atol=atol)
+    residuals = torch.linalg.vector_norm(M.double() @ V - V * values, dim=0)
+    assert float(residuals.max()) <= 1.1 * default_tolerance(vectors.dtype) * scale
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize("name", SPECTRA)
+def test_largest_eigenpairs_are_the_algebraically_largest_with_their_multiplicities(name, dtype, s):
+    values, k = SPECTRA[name]
+    M = with_spectrum(s, values).to(dtype)
+    found = largest_eigenpairs(lambda X: M @ X, s.normal(300, k + 4).to(dtype), k)
+    assert_eigenpairs(M, *found, values)
+
+
+@pytest.mark.parametrize("name", ["even", "low_rank_and_beyond_it", "one_value"])
+def test_eigenvectors_may_be_axes(name, s, device):
+    values, k = SPECTRA[name]
+    M = torch.diag(values.double()).to(device)
+    assert_eigenpairs(M, *largest_eigenpairs(lambda X: M @ X, s.normal(300, k + 4), k), values)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_the_whole_spectrum_of_a_small_matrix_may_be_asked_for(size, s):
+    M = s.definite(size)
+    found = largest_eigenpairs(lambda X: M @ X, s.normal(size, size), size)
+    assert_eigenpairs(M, *found, torch.linalg.eigvalsh(M).cpu())
+
+
+def test_a_looser_tolerance_takes_fewer_products(s):
+    values = torch.linspace(0, 1, 300)
+    tight, loose = (Products(with_spectrum(s, values)) for _ in range(2))
+    start = s.normal(300, 7)
+    largest_eigenpairs(tight, start, 3)
+    found, _ = largest_eigenpairs(loose, start, 3, tolerance=1e-2)
+    assert loose.count < tight.count
+    assert_close(found.cpu(), values.flip(0)[:3], rtol=0, atol=1e-2)
+
+
+def test_eigenpairs_that_were_not_found_are_said_to_be_missing(s):
+    M = with_spectrum(s, torch.linspace(0, 1, 300))
+    message = (
+        r"the 3 largest eigenpairs should have residuals below 1e-15 of the largest.*found (\S+)\. Ask for another k"
+    )
+    with pytest.raises(NotConverged, match=message) as raised:
+        largest_eigenpairs(lambda X: M @ X, s.normal(300, 7), 3, tolerance=1e-15, restarts=1)
+    found = re.search(message, str(raised.value))
+    assert found is not None
+    assert 1e-15 < float(found[1]) < 1
+
+
+def test_operators_too_large_for_a_dense_decomposition_iterate_from_a_private_start(s, device, generator):
+    M = with_spectrum(s, torch.linspace(0, 1, 300))
+    A = MatrixFree(300, lambda X: M @ X, device=device)
+    before = torch.get_rng_state()
+    values, vectors = A.top_eigenpairs(3)
+    assert_eigenpairs(M, values, vectors, torch.linspace(0, 1, 300))
+    assert torch.equal(A.top_eigenpairs(3)[1], vectors)
+    assert not torch.equal(A.top_eigenpairs(3, generator.manual_seed(7))[1], vectors)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_more_eigenpairs_than_the_rank_are_found_with_eigenvalue_zero(s):
+    A = LowRank(s.normal(400, 3))
+    values, vectors = A.top_eigenpairs(5)
+    assert_eigenpairs(A.dense(), values, vectors, torch.linalg.eigvalsh(A.dense()).cpu())
+
+
+# ---------------------------------------------------------------------- conjugate gradients
+@pytest.fixture(params=[torch.float64, torch.float32], ids=["float64", "float32"])
+def dtype(request) -> torch.dtype:
+    return request.param
+
+
+def residuals(M: Tensor, X: Tensor, B: Tensor) -> Tensor:
+    """‖M x − b‖ / ‖b‖ for every column, in float64."""
+    scale = B.double().abs().amax(0).clamp_min(1e-300)
+    off = M.double() @ (X.double() / scale) - B.double() / scale
+    return off.norm(dim=0) / (B.double() / scale).norm(dim=0).clamp_min(1e-300)
+
+
+def test_solution_is_the_dense_one_as_far_as_the_residual_allows(s, dtype):
+    """‖x − x*‖ ≤ ‖A⁻¹‖ · tolerance · ‖b‖ (O.16)."""
+    M, B = s.definite(30).to(dtype), s.normal(30, 4).to(dtype)
+    X = conjugate_gradient(lambda X: M @ X, B)
+    assert X.dtype == dtype
+    inverse = torch.linalg.inv(M.double())
+    bound = 1.01 * default_tolerance(dtype) * torch.linalg.matrix_norm(inverse, 2)
+    off = (X.double() - inverse @ B.double()).norm(dim=0) / B.double().norm(dim=0)
+    assert bool((off <= bound).all())
+
+
+@pytest.mark.parametrize("scales", [(1.0, 1e-8, 0.0), (1e-25, 1e25, 0.0), (0.0, 0.0, 0.0)])
+def test_every_right_side_is_solved_to_its_own_scale(scales, s, dtype):
+    M, B = s.definite(30).to(dtype), (s.normal(30, 3) * torch.tensor(scales, device=s.device)).to(dtype)
+    X = conjugate_gradient(lambda X: M @ X, B)
+    assert bool((residuals(M, X, B) <= 1.1 * default_tolerance(dtype)).all())
+    assert bool((X[:, 2] == 0).all())
+
+
+def test_few_distinct_eigenvalues_take_as_few_steps(s):
+    products = Products(with_spectrum(s, torch.tensor([1.0, 2.0, 5.0]).repeat_interleave(10)))
+    conjugate_gradient(products, s.normal(30, 2))
+    assert products.count == 3 + 1  # the last one is the certificate
+
+
+def test_an_exact_preconditioner_takes_one_step(s):
+    products = Products(s.definite(30))
+    inverse, B = torch.linalg.inv(products.matrix), s.normal(30, 2)
+    X = conjugate_gradient(products, B, precondition=lambda X: inverse @ X)
+    assert products.count == 1 + 1
+    assert_close(X, inverse @ B, **EXACT)
+
+
+def test_a_preconditioner_saves_products_and_changes_no_solution(s):
+    scales = torch.logspace(0, 3, 30).to(s.device)
+    M, B = scales[:, None] * s.definite(30) * scales, s.normal(30, 2)
+    plain, helped = Products(M), Products(M)
+    conjugate_gradient(plain, B, tolerance=1e-6, max_iterations=10_000)
+    X = conjugate_gradient(helped, B, precondition=lambda X: X / M.diagonal()[:, None], tolerance=1e-6)
+    assert 2 * helped.count < plain.count
+    assert bool((residuals(M, X, B) <= 1.1e-6).all())
+
+
+def test_sums_of_kronecker_products_are_preconditioned_by_the_nearest_one(s, monkeypatch):
+    """Proportional terms have a sum that is itself a Kronecker product, so one step is enough."""
+    G, A = s.definite(3), s.definite(4)
+    total = Sum(*[Kronecker(c * G, A) for c in (1.0, 2.0, 3.0)])
+    b, counted = s.normal(12), []
+    multiply = Sum.multiply
+    monkeypatch.setattr(Sum, "multiply", lambda self, X: counted.append(1) or multiply(self, X))
+    assert_close(total.solve(b), torch.linalg.solve(6 * torch.kron(G, A), b), **EXACT)
+    assert len(counted) == 1 + 1
+
+
+def test_the_tolerance_is_that_of_the_residual_and_saves_products(s):
+    M, B = s.definite(60), s.normal(60, 2)
+    counts = []
+    for tolerance in (1e-2, 1e-6, 1e-10):
+        products = Products(M)
+        X = MatrixFree(60, products, device=s.device).solve(B, tolerance)
+        assert bool((residuals(M, X, B) <= 1.01 * tolerance).all())
+        counts.append(products.count)
+    assert counts[0] < counts[1] < counts[2]
+
+
+def unreached(raised: pytest.ExceptionInfo) -> float:
+    """The relative residual that the message names as reached."""
+    found = re.search(r"should reach a relative residual of \S+, found (\S+)\. Add damping", str(raised.value))
+    assert found is not None, str(raised.value)
+    return float(found[1])
+
+
+def test_a_tolerance_out_of_reach_says_what_was_reached(s):
+    M = s.definite(30)
+    with pytest.raises(NotConverged, match="residual of 1e-30, found") as raised:
+        conjugate_gradient(lambda X: M @ X, s.normal(30, 1), tolerance=1e-30)
+    assert 0 < unreached(raised) < 1e-14
+
+
+def test_too_few_iterations_say_what_was_reached(s):
+    M = s.definite(30)
+    with pytest.raises(NotConverged) as raised:
+        conjugate_gradient(lambda X: M @ X, s.normal(30, 1), max_iterations=3)
+    assert 1e-9 < unreached(raised) < 1
+
+
+def test_a_singular_matrix_solves_what_lies_in_its_range_and_names_what_is_left_of_the_rest(s, dtype):
+    U = s.orthogonal(12)[:, :5]
+    M, B = (U @ U.mT).to(dtype), s.normal(12, 1).to(dtype)
+    inside = M @ B
+    X = conjugate_gradient(lambda X: M @ X, inside, tolerance=1e-4)
+    assert bool((residuals(M, X, inside) <= 1.1e-4).all())
+    with pytest.raises(NotConverged) as raised:
+        conjugate_gradient(lambda X: M @ X, B)
+    outside = float((B - inside).norm() / B.norm())  # no X has a smaller residual
+    assert 0.999 * outside <= unreached(raised) <= 1
+
+
+@pytest.mark.parametrize("signs", [(-1.0, -1.0), (-1.0, 1.0)], ids=["negative", "indefinite"])
+def test_matrices_that_are_not_positive_definite_are_refused(signs, s, dtype):
+    M = with_spectrum(s, torch.linspace(0.5, 2, 12) * torch.tensor(signs).repeat(6)).to(dtype)
+    with pytest.raises(NotConverged) as raised:
+        conjugate_gradient(lambda X: M @ X, s.normal(12, 2).to(dtype))
+    assert default_tolerance(dtype) < unreached(raised) <= 1
+
+
+def test_one_false_product_is_noticed_and_repaired(s):
+    """The recursion's own residual would converge; the true one, computed anew, starts it again (O.16)."""
+    products = Products(s.definite(30), lambda count, Y: 1.01 * Y if count == 3 else Y)
+    B = s.normal(30, 2)
+    X = conjugate_gradient(products, B)
+    assert bool((residuals(products.matrix, X, B) <= 1.1 * default_tolerance(torch.float64)).all())
+
+
+def test_products_with_noise_are_caught(s):
+    noisy = Products(s.definite(30), lambda count, Y: Y + 1e-6 * torch.sin(1e3 * count * Y))
+    with pytest.raises(NotConverged) as raised:
+        conjugate_gradient(noisy, s.normal(30, 2))
+    assert 1e-9 < unreached(raised) < 1e-3
+
+
+def test_products_that_are_no_numbers_are_caught(s):
+    with pytest.raises(NotConverged):
+        conjugate_gradient(lambda X: X / 0 - X / 0, s.normal(30, 2))
+
+
+@pytest.mark.parametrize("condition", [1e2, 1e5, 1e8, 1e11, 1e14])
+def test_whatever_the_condition_a_returned_solution_has_the_residual_that_was_asked_for(condition, s, dtype):
+    M = with_spectrum(s, torch.logspace(0, -np.log10(condition), 40)).to(dtype)
+    B = s.normal(40, 2).to(dtype)
+    try:
+        X = conjugate_gradient(lambda X: M @ X, B)
+    except NotConverged:
+        assert condition > 1e2
+    else:
+        assert bool((residuals(M, X, B) <= 1.5 * default_tolerance(dtype)).all())
