@@ -1,6 +1,6 @@
 """A first look: the curvature of a small network, in every structure that paraboloid knows.
 
-    ./x demo        # installs what is missing; or, in an environment of your own: python examples/demo.py
+    ./x demo        # or, where everything is installed: python examples/demo.py
 
 A classifier of handwritten digits is trained. Then the curvature of its loss (the Gauss-Newton matrix) is measured
 seven times: once written down in full, six times in structures that larger networks can afford. The network is so
@@ -10,14 +10,16 @@ small that the full matrix fits, so every shortcut can be compared with the trut
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-MISSING = """the demo needs {name}, which is not installed here. Either
-    ./x demo                                          (makes its own environment)
-or, in the environment of {python}, from the repository's root:
-    python -m pip install -c constraints.txt -e '.[demo]'"""
+MISSING = """The demo needs {name}, which {python} does not have. Either
+    ./x demo                                                    (makes an environment of its own)
+or install into yours, from the root of the repository:
+    {python} -m pip install -c constraints.txt -e '.[demo]'"""
 
 try:
     import torch
@@ -29,19 +31,10 @@ try:
 except ModuleNotFoundError as error:
     sys.exit(MISSING.format(name=error.name, python=sys.executable))
 
-DAMPING = 1e-2  # what is added to the diagonal before solving: without it, a curvature with flat directions is singular
-STRUCTURES: dict[str, dict[str, Any]] = {
-    "dense": {},
-    "block": {},
-    "kronecker": {},
-    "eigenkronecker": {},
-    "diagonal": {},
-    "lowrank": {"rank": 50},
-    "products": {},
-}
 Data = tuple[Tensor, Tensor]
-
-# ---------------------------------------------------------------------------- the network and its data
+DAMPING = 1e-2  # added to the diagonal before solving: along flat directions the curvature alone is zero
+STRUCTURES = ("dense", "block", "kronecker", "eigenkronecker", "diagonal", "lowrank", "products")
+RANK = 50  # of the structure "lowrank"
 
 
 class Net(nn.Module):
@@ -64,17 +57,17 @@ class Net(nn.Module):
         return self.head(h.flatten(1))
 
 
-def digits(train: int, generator: torch.Generator) -> tuple[Data, Data]:
-    """Scikit-learn's 1797 handwritten digits, shuffled: ``train`` of them for training, the others unseen."""
+def digits(count: int, generator: torch.Generator) -> tuple[Data, Data]:
+    """Scikit-learn's 1797 handwritten digits in random order: ``count`` for training, the others unseen."""
     bunch = load_digits()
     order = torch.randperm(len(bunch.target), generator=generator)
     x = torch.tensor(bunch.images, dtype=torch.get_default_dtype())[order, None] / 16
     y = torch.tensor(bunch.target)[order]
-    return (x[:train], y[:train]), (x[train:], y[train:])
+    return (x[:count], y[:count]), (x[count:], y[count:])
 
 
 def train(model: nn.Module, data: Data, epochs: int, generator: torch.Generator) -> None:
-    """An ordinary training loop: paraboloid has no part in it."""
+    """An ordinary training loop; paraboloid has no part in it."""
     x, y = data
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(epochs):
@@ -86,110 +79,177 @@ def train(model: nn.Module, data: Data, epochs: int, generator: torch.Generator)
 
 
 def gradient(model: nn.Module, data: Data) -> Tensor:
-    """The gradient of the mean loss as one vector, in the order that every operator here uses."""
+    """The gradient of the mean loss as one vector, in the order of every operator's rows."""
     x, y = data
-    params = paraboloid.Params.of(model)  # the parameters that require gradients
+    params = paraboloid.Params.of(model)  # those that require gradients
     loss = F.cross_entropy(model(x), y)
     return params.flatten(torch.autograd.grad(loss, list(params.tensors(model).values())))
 
 
-# ---------------------------------------------------------------------------- measuring
-
-
 @dataclass
 class Measured:
-    """One structure: the curvature, the solution of a damped system, and the seconds that both took."""
+    """The curvature in one structure, its spectrum as text, the step that it proposes, and the seconds of both."""
 
+    structure: str
     curvature: paraboloid.Curvature
-    solution: Tensor
+    spectrum: tuple[str, str, str]
+    step: Tensor
     fit_seconds: float
     solve_seconds: float
 
 
-def timed(call: Callable[[], Any], repeats: int = 3) -> tuple[Any, float]:
-    """What the call returns, and the median of its times in seconds."""
-    times = []
-    for _ in range(repeats):
+def timed(call: Callable[[], Any], repeats: int = 5) -> tuple[Any, float]:
+    """What the call returns, and the median of its times; a slow call is not repeated beyond one second."""
+    times: list[float] = []
+    while not times or (len(times) < repeats and sum(times) < 1):
         start = time.perf_counter()
         result = call()
         times.append(time.perf_counter() - start)
     return result, statistics.median(times)
 
 
-def measure(model: nn.Module, data: Data, g: Tensor, structure: str) -> Measured:
-    """Fit the curvature, then solve (curvature + damping) s = g, as a second-order optimiser would."""
-
-    def fit() -> paraboloid.Curvature:
-        options = STRUCTURES[structure]
-        return paraboloid.curvature(model, data, likelihood="categorical", structure=structure, **options)
-
-    ggn, fit_seconds = timed(fit)
-    solution, solve_seconds = timed(lambda: (ggn + DAMPING).solve(g))
-    return Measured(ggn, solution, fit_seconds, solve_seconds)
+def measure(model: nn.Module, data: Data, g: Tensor, structure: str, generator: torch.Generator) -> Measured:
+    """Fit the curvature, then solve (curvature + damping) step = g, as a second-order optimiser would."""
+    rank = RANK if structure == "lowrank" else None
+    fit = partial(paraboloid.curvature, model, data, likelihood="categorical", structure=structure, rank=rank)
+    curvature, fit_seconds = timed(fit)
+    step, solve_seconds = timed(lambda: (curvature + DAMPING).solve(g))
+    return Measured(structure, curvature, spectrum(curvature, structure, generator), step, fit_seconds, solve_seconds)
 
 
-def spectrum(structure: str, ggn: paraboloid.Curvature, generator: torch.Generator) -> tuple[str, str, str]:
-    """Trace, largest eigenvalues and condition number, as text."""
-    top = ggn.top_eigenpairs(3)[0].tolist()
-    largest = "  ".join(f"{value:.2f}" for value in top)
-    if structure == "products":  # nothing is written down, so the trace is estimated and the smallest eigenvalue unknown
-        estimate = ggn.estimate_trace(100, generator)
-        return f"{estimate.value:.2f} ± {estimate.standard_error:.2f}", largest, f"<= {top[0] / DAMPING + 1:.0f}"
-    values = (ggn + DAMPING).eigenvalues()
-    return f"{ggn.trace():.2f}", largest, f"{values[-1] / values[0]:.0f}"
+def spectrum(ggn: paraboloid.Curvature, structure: str, generator: torch.Generator) -> tuple[str, str, str]:
+    """Trace, largest eigenvalues and condition number."""
+    top = ggn.top_eigenpairs(3, generator)[0].tolist()
+    largest = " ".join(f"{value:.2f}" for value in top)
+    if (
+        structure == "products"
+    ):  # no matrix is written down: random products estimate the trace, damping bounds the rest
+        trace, error = ggn.estimate_trace(100, generator)
+        return f"{trace:.1f} ± {error:.1f}", largest, f"max {top[0] / DAMPING + 1:.0f}"
+    values = (ggn + DAMPING).eigenvalues()  # ascending
+    return f"{ggn.trace():.1f}", largest, f"{values[-1] / values[0]:.0f}"
 
 
-def distance(structure: str, ggn: paraboloid.Curvature, exact: paraboloid.Curvature, generator: torch.Generator) -> float:
-    """The relative Frobenius distance to the exact matrix."""
-    if structure == "products":  # from products with ten random vectors: the matrix itself would take minutes
-        return float((ggn - exact).estimate_frobenius(10, generator).value / exact.frobenius())
-    truth = exact.dense()
-    return float((ggn.dense() - truth).norm() / truth.norm())
+def errors(one: Measured, exact: Measured, g: Tensor, generator: torch.Generator) -> tuple[float, float, float]:
+    """How far the matrix is from the exact one, and its step from the exact step; what is left of the decrease."""
+    difference = one.curvature - exact.curvature
+    if one.structure == "products":  # ten random vectors tell; the matrix itself would take one product for every row
+        distance = difference.estimate_frobenius(10, generator).value
+    else:
+        distance = difference.frobenius()
+    curved = one.step @ ((exact.curvature + DAMPING) @ one.step)
+    decrease = (g @ one.step) ** 2 / curved / (g @ exact.step)  # of the quadratic model, at the best length of the step
+    step_error = (one.step - exact.step).norm() / exact.step.norm()
+    return float(distance / exact.curvature.frobenius()), float(step_error), float(decrease)
 
 
-def step_kept(s: Tensor, g: Tensor, exact: Measured) -> float:
-    """How much of the decrease that the exact solution promises the direction s reaches, at its best length."""
-    curved = s @ ((exact.curvature + DAMPING) @ s)
-    return float((g @ s) ** 2 / curved / (g @ exact.solution))
+def working(console: Any, text: str) -> AbstractContextManager[Any]:
+    """Says what takes a moment: a live line on a terminal, a plain line elsewhere."""
+    if not console.is_terminal:
+        console.print(f"... {text}")
+    return console.status(text)
 
 
-# ---------------------------------------------------------------------------- printing
-
-
-def announced(console: Any, names: Iterable[str]) -> Iterator[str]:
-    """The names one by one, each announced: by a live line on a terminal, by a line of its own elsewhere."""
-    names = list(names)
-    with console.status("") as status:
-        for number, name in enumerate(names, 1):
-            text = f"{name} ({number} of {len(names)})"
-            if console.is_terminal:
-                status.update(text)
-            else:
-                console.print(f"... {text}")
-            yield name
-
-
-def show(console: Any, title: str, columns: dict[str, str], rows: Iterable[Iterable[str]]) -> None:
-    """A table, and what each of its columns means."""
+def show(console: Any, title: str, columns: dict[str, str], rows: Iterable[Iterable[str]], justify: Any) -> None:
+    """A table, and below it the meaning of each of its columns."""
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
-    legend = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    legend = Table(box=None, show_header=False, pad_edge=False)
     for name, meaning in columns.items():
-        table.add_column(name, no_wrap=True)
+        table.add_column(name, no_wrap=True, justify=justify if table.columns else "left")
         legend.add_row(name, meaning, style="dim")
     for row in rows:
         table.add_row(*row)
-    console.print(f"\n[bold]{title}[/bold]\n")
-    console.print(table)
-    console.print(legend)
+    gap = [] if console.is_terminal else [""]  # a terminal's table brings its own
+    console.print(f"\n[bold]{title}[/bold]", *gap, table, *gap, legend, sep="\n")
 
 
-def size(count: int) -> str:
-    """Bytes in a readable unit."""
-    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
+def show_network(console: Any, accuracy: float, parameters: int, fb: float) -> None:
+    """How good the network is, how large, and the unit of time."""
+    columns = {
+        "accuracy": "share of the unseen digits that are named correctly",
+        "parameters": "trained numbers; the curvature is a matrix with as many rows",
+        "fb": "one forward + backward over the training data: the unit of time",
+    }
+    show(console, "1. The network", columns, [(f"{accuracy:.1%}", str(parameters), f"{1e3 * fb:.1f} ms")], "right")
+
+
+def show_curvature(console: Any, fits: list[Measured], fb: float) -> None:
+    """What every structure says about the curvature, and what it costs."""
+    columns = {
+        "structure": f"what is kept: dense all, lowrank {RANK} directions, products nothing",
+        "trace": "total curvature; kronecker, lowrank alter it, products estimates it",
+        "steepest": "the three largest eigenvalues: curvature where it is strongest",
+        "condition": f"largest / smallest eigenvalue, each + {DAMPING}: how hard to invert",
+        "memory": "what the operator holds",
+        "fit": "time to measure it, in fb; products works when it is multiplied",
+    }
+    rows = []
+    for one in fits:
+        memory = f"{one.curvature.nbytes / 1e3:,.0f} kB"
+        rows.append((one.structure, *one.spectrum, memory, f"{one.fit_seconds / fb:.1f}"))
+    show(console, "2. The curvature, structure by structure", columns, rows, "right")
+
+
+def show_errors(console: Any, fits: list[Measured], g: Tensor, fb: float, generator: torch.Generator) -> None:
+    """How far every structure is from the exact matrix, and what that does to a step."""
+    columns = {
+        "structure": "dense is exact; of all that go layer by layer, block is the closest",
+        "distance": "from the exact matrix: relative Frobenius norm of the difference",
+        "step error": f"relative error of the step s in (curvature + {DAMPING}) s = gradient",
+        "decrease": "what s, at its best length, reaches of the exact step's decrease",
+        "solve": "time to compute one step, in fb",
+    }
+    rows = []
+    for one in fits:
+        distance, error, decrease = errors(one, fits[0], g, generator)
+        numbers = f"{distance:.2f}", f"{error:.2f}", f"{decrease:.0%}", f"{one.solve_seconds / fb:.1f}"
+        rows.append((one.structure, *numbers))
+    show(console, "3. What the shortcuts cost", columns, rows, "right")
+
+
+def show_coverage(console: Any, one: Measured) -> None:
+    """What happened to every parameter."""
+    columns = {
+        "parameter": "every parameter of the model is here, whatever happened to it",
+        "shape": "its size",
+        "treatment": "kronecker: two small factors; exact block: all; frozen: left out",
+        "rule": "the operation that uses it, as found in the autograd graph",
+        "exact": "whether its own block of the matrix is exact",
+    }
+    covered = one.curvature.coverage
+    rows = [(r.name, "×".join(map(str, r.shape)), r.treatment, r.rule, "yes" if r.exact else "no") for r in covered]
+    show(console, f"4. What {one.structure} did with every parameter", columns, rows, "left")
 
 
 def main() -> None:
-    """Train, measure, print."""
+    """Train, measure, show."""
+    try:
+        from rich.console import Console
+    except ModuleNotFoundError as error:
+        sys.exit(MISSING.format(name=error.name, python=sys.executable))
+    console, start = Console(highlight=False), time.perf_counter()
+    torch.set_num_threads(1)  # the network is too small to gain from more, and the times vary less
+    generator = torch.Generator().manual_seed(0)
+    data, (x, y) = digits(1297, generator)
+    model = Net(7, data[0].mean(0), generator)
+    with working(console, "training"):
+        train(model, data, 10, generator)
+    g, fb = timed(lambda: gradient(model, data), repeats=20)
+    fits = []
+    for number, structure in enumerate(STRUCTURES, 1):
+        with working(console, f"measuring {structure} ({number} of {len(STRUCTURES)})"):
+            fits.append(measure(model, data, g, structure, generator))
+    show_network(console, float((model(x).argmax(1) == y).double().mean()), len(g), fb)
+    show_curvature(console, fits, fb)
+    show_errors(console, fits, g, fb, generator)
+    show_coverage(console, fits[2])
+    console.print(f"\n[bold]5. What next[/bold] (all of this took {time.perf_counter() - start:.0f} s)\n")
+    console.print("Your model:  paraboloid.curvature(model, (x, y), likelihood='categorical')")
+    console.print("All choices: README.md, 'What can be asked for'; then read examples/demo.py")
+
+
+if __name__ == "__main__":
+    main()

@@ -25,8 +25,12 @@ from paraboloid.operators.lowrank import LowRank
 from paraboloid.operators.matrixfree import MatrixFree
 
 SEEDS = 1000
-SAMPLES = 40  # more than one chunk of 32
+SAMPLES = 100  # more than one chunk of 32
 STANDARD_ERRORS = 5
+
+
+def global_states(device: torch.device) -> list[Tensor]:
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
 
 
 def logarithm(M: Tensor) -> Tensor:
@@ -81,9 +85,9 @@ QUANTITIES = {
     ),
 }
 OPERATORS: dict[str, zoo.Maker] = {
-    "dense": lambda s: Dense(s.definite(6)),
-    "kronecker": lambda s: Kronecker(s.definite(2), s.definite(3)),
-    "lowrank_shifted": lambda s: LowRank(s.normal(6, 2)) + 0.3,
+    "dense": lambda s: Dense(s.definite(8)),
+    "kronecker": lambda s: Kronecker(s.definite(2), s.definite(4)),
+    "lowrank_shifted": lambda s: LowRank(s.normal(8, 4)) + 0.3,
 }
 every_quantity = pytest.mark.parametrize("name", QUANTITIES)
 every_operator = pytest.mark.parametrize("operator", OPERATORS)
@@ -223,13 +227,10 @@ def test_a_given_generator_moves_on_and_its_absence_means_a_fresh_one(name, s, g
 
 @every_quantity
 def test_the_global_generator_is_not_touched(name, s, device, generator):
-    def state() -> list[Tensor]:
-        return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
-
-    before = state()
+    before = global_states(device)
     QUANTITIES[name].estimate(Dense(s.definite(6)), SAMPLES)
     QUANTITIES[name].estimate(Dense(s.definite(6)), SAMPLES, generator)
-    assert all(map(torch.equal, before, state()))
+    assert all(map(torch.equal, global_states(device), before))
 
 
 @every_quantity
@@ -298,6 +299,13 @@ def test_too_few_steps_show_in_the_standard_error_of_a_logdet(condition, s, gene
     for steps in range(2, 41):
         found = estimate_logdet(A, 64, generator.manual_seed(3), steps)
         assert float((found.value - truth).abs()) < STANDARD_ERRORS * float(found.standard_error), steps
+
+
+def test_operators_pass_the_number_of_steps_on(s):
+    A = ill(s, 1e4)
+    few, more = (A.estimate_logdet(8, steps=steps).value for steps in (3, 6))
+    assert torch.equal(few, estimate_logdet(A, 8, steps=3).value)
+    assert not torch.equal(few, more)
 
 
 def test_one_step_cannot_tell_whether_it_is_enough(s):

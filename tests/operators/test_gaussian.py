@@ -13,7 +13,7 @@ from paraboloid.operators.base import LinearOperator
 from paraboloid.operators.cg import NotConverged
 from paraboloid.operators.decompositions import SingularError
 from paraboloid.operators.dense import Dense
-from paraboloid.operators.diagonal import Diagonal
+from paraboloid.operators.diagonal import Diagonal, identity
 from paraboloid.operators.gaussian import Gaussian, place_noise
 
 STANDARD_ERRORS = 5
@@ -47,6 +47,10 @@ def matrix_of(A: LinearOperator) -> Tensor:
     columns = [A @ column for column in torch.eye(A.size, dtype=A.dtype, device=A.device)]
     matrix = torch.stack(columns, 1).double()
     return (matrix + matrix.mT) / 2
+
+
+def global_states(device: torch.device) -> list[Tensor]:
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
 
 
 def make(name: str, s: zoo.Source) -> Gaussian:
@@ -144,11 +148,11 @@ def test_moments_of_draws_lie_within_five_standard_errors(name, s, generator):
 
 
 def test_one_seed_is_one_draw_and_the_global_generator_is_not_touched(s, device):
-    q, before = make("kronecker", s), torch.get_rng_state()
+    q, before = make("kronecker", s), global_states(device)
     draws = [q.sample(3, torch.Generator(device).manual_seed(seed)) for seed in (1, 1, 2)]
     assert torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[0], draws[2])
-    assert torch.equal(torch.get_rng_state(), before)
+    assert all(map(torch.equal, global_states(device), before))
     assert q.sample(0, torch.Generator(device)).shape == (0, 12)
 
 
@@ -195,6 +199,16 @@ def test_saving_and_loading_gives_the_same_numbers(name, s, device, tmp_path):
     assert torch.equal(loaded.precision.dense(), q.precision.dense())
     generators = [torch.Generator(device).manual_seed(5) for _ in range(2)]
     assert torch.equal(loaded.sample(3, generators[0]), q.sample(3, generators[1]))
+
+
+def test_a_precision_of_one_number_stays_one_when_moved_saved_and_loaded(s, device, tmp_path):
+    n, file = 100_000, tmp_path / "q.safetensors"
+    q = Gaussian(torch.zeros(n, device=device), 3 * identity(n, device=device))
+    q.save(file)
+    assert file.stat().st_size < q.mean.nbytes + 10_000
+    for other in (q, q.to(torch.float32), Gaussian.load(file, device)):
+        assert other.precision.constant
+        assert other.precision.nbytes == other.precision.dtype.itemsize
 
 
 @pytest.mark.parametrize("name", BY_PRODUCTS)

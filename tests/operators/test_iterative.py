@@ -27,6 +27,10 @@ def s(device) -> zoo.Source:
     return zoo.Source(torch.float64, device)
 
 
+def global_states(device: torch.device) -> list[Tensor]:
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
+
+
 class Products:
     """X ↦ M X, counted; `spoil(count, Y)` may falsify a product."""
 
@@ -133,6 +137,17 @@ def test_columns_do_not_know_of_each_other(s):
     assert bool((beta[[0, 2, 3]] > 0.01).all())
 
 
+def test_a_column_in_a_tiny_part_of_the_matrix_is_not_taken_for_exhausted(s, device):
+    M, starts = s.definite(12), torch.zeros(12, 2, device=device)
+    M[:6, 6:] = M[6:, :6] = 0
+    starts[:6, 0], starts[6:, 1] = s.normal(6), s.normal(6)
+    tiny = M.clone()
+    tiny[6:, 6:] *= 1e-20
+    expected, found = lanczos(M, starts, 5), lanczos(tiny, starts, 5)
+    for whole, scaled in zip(expected, found, strict=True):
+        assert_close(scaled * torch.tensor([[1.0], [1e20]], device=device), whole, **EXACT)
+
+
 def test_all_steps_give_the_spectrum_without_ghosts_although_the_condition_is_1e12(s):
     values = torch.logspace(-12, 0, 40)
     alpha, beta = lanczos(with_spectrum(s, values), s.normal(40, 1), 400)
@@ -221,12 +236,12 @@ def test_eigenpairs_that_were_not_found_are_said_to_be_missing(s):
 def test_operators_too_large_for_a_dense_decomposition_iterate_from_a_private_start(s, device, generator):
     M = with_spectrum(s, torch.linspace(0, 1, 300))
     A = MatrixFree(300, lambda X: M @ X, device=device)
-    before = torch.get_rng_state()
+    before = global_states(device)
     values, vectors = A.top_eigenpairs(3)
     assert_eigenpairs(M, values, vectors, torch.linspace(0, 1, 300))
     assert torch.equal(A.top_eigenpairs(3)[1], vectors)
     assert not torch.equal(A.top_eigenpairs(3, generator.manual_seed(7))[1], vectors)
-    assert torch.equal(torch.get_rng_state(), before)
+    assert all(map(torch.equal, global_states(device), before))
 
 
 def test_more_eigenpairs_than_the_rank_are_found_with_eigenvalue_zero(s):
@@ -321,16 +336,14 @@ def unreached(raised: pytest.ExceptionInfo) -> float:
 
 
 def test_a_tolerance_out_of_reach_says_what_was_reached(s):
-    M = s.definite(30)
     with pytest.raises(NotConverged, match="residual of 1e-30, found") as raised:
-        conjugate_gradient(lambda X: M @ X, s.normal(30, 1), tolerance=1e-30)
+        conjugate_gradient(Products(s.definite(30)), s.normal(30, 1), tolerance=1e-30)
     assert 0 < unreached(raised) < 1e-14
 
 
 def test_too_few_iterations_say_what_was_reached(s):
-    M = s.definite(30)
     with pytest.raises(NotConverged) as raised:
-        conjugate_gradient(lambda X: M @ X, s.normal(30, 1), max_iterations=3)
+        conjugate_gradient(Products(s.definite(30)), s.normal(30, 1), max_iterations=3)
     assert 1e-9 < unreached(raised) < 1
 
 
@@ -352,6 +365,11 @@ def test_matrices_that_are_not_positive_definite_are_refused(signs, s, dtype):
     with pytest.raises(NotConverged) as raised:
         conjugate_gradient(lambda X: M @ X, s.normal(12, 2).to(dtype))
     assert default_tolerance(dtype) < unreached(raised) <= 1
+
+
+def test_operators_solved_by_iteration_refuse_the_same(s):
+    with pytest.raises(NotConverged, match=r"Add damping, for example `A \+ 1e-3`"):
+        zoo.INDEFINITE["difference"](s).solve(s.normal(12, 2))
 
 
 def test_one_false_product_is_noticed_and_repaired(s):

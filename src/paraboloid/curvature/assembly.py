@@ -175,10 +175,12 @@ def _layers(blocks: Sequence[Block]) -> dict[str, list[int]]:
 
 
 def example_weights(capture: Capture) -> Tensor | None:
-    """One weight per example: the mean of its terms' weights."""
+    """One weight per example: the mean of its terms' weights, 0 if all of them were ignored; None if all are 1."""
     terms = capture.terms
-    if terms.weights is None:
+    if terms.weights is None and terms.complete:
         return None
+    count = torch.bincount(terms.example, minlength=terms.examples)
+    if terms.weights is None:
+        return (count > 0).to(terms.outputs.dtype)
     total = torch.zeros(terms.examples, dtype=terms.weights.dtype, device=terms.weights.device)
-    count = torch.bincount(terms.example, minlength=terms.examples).clamp_min(1)
-    return total.index_add_(0, terms.example, terms.weights) / count
+    return total.index_add_(0, terms.example, terms.weights) / count.clamp_min(1)

@@ -21,7 +21,7 @@ from paraboloid.spaces.batches import Batch, Batches
 from paraboloid.spaces.functional import call, kernels
 from paraboloid.spaces.likelihood import Likelihood
 from paraboloid.spaces.params import Params
-from paraboloid.spaces.randomness import default_generator, preserved_random_state
+from paraboloid.spaces.randomness import default_generator, preserved_random_state, without_draws
 from paraboloid.spaces.terms import Terms, terms
 
 T = TypeVar("T")
@@ -45,6 +45,22 @@ class Problem:
     @property
     def device(self) -> torch.device:
         return next(iter(self.params.tensors(self.model).values())).device
+
+    def leaves(self) -> dict[str, Tensor]:
+        """The chosen parameters; one with hooks, which may clip or mask its gradient, as an alias without them."""
+        live = self.params.tensors(self.model)
+        return {n: t.detach().requires_grad_() if getattr(t, "_backward_hooks", None) else t for n, t in live.items()}
+
+    def replaced(self, leaves: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Those of the leaves that are not the model's own."""
+        live = self.params.tensors(self.model)
+        return {name: leaf for name, leaf in leaves.items() if leaf is not live[name]}
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What sums and operators are kept in: double if any parameter is, else single precision."""
+        dtypes = {tensor.dtype for tensor in self.params.tensors(self.model).values()}
+        return torch.float64 if torch.float64 in dtypes else torch.float32
 
 
 class BoundBlock:
@@ -73,14 +89,14 @@ class Capture:
 
     def __init__(self, problem: Problem, batch: Batch):
         self.problem, self.batch = problem, batch
-        self.tensors = problem.params.tensors(problem.model)
+        self.tensors = problem.leaves()
         marked: list[Tensor] = []
-        args, kwargs = _marked(batch.args, marked), _marked(batch.kwargs, marked)
+        args, kwargs = mark(batch.args, marked), mark(batch.kwargs, marked)
         require_finite(marked, "the inputs hold NaN or inf; clean the data first")
         # gradients are needed here whatever mode the caller is in
         with torch.inference_mode(False), torch.enable_grad(), kernels(problem.model):
-            with preserved_random_state(problem.device):
-                output = problem.batches.output(call(problem.model, {}, args, kwargs))
+            with without_draws(problem.device):
+                output = problem.batches.output(call(problem.model, problem.replaced(self.tensors), args, kwargs))
             require_graph(output)
             self.terms: Terms = terms(output, batch.targets, problem.likelihood, batch.weights)
             require_finite_rows(self.rows, problem, batch)
@@ -103,7 +119,15 @@ class Capture:
         """Every block of the layout, bound to this batch."""
         found = []
         for block in self.layout.blocks:
-            parts = self.layout.bind(block, self.graph, self.examples, self.tensors)
+            try:
+                parts = self.layout.bind(block, self.graph, self.examples, self.tensors)
+            except RuntimeError as error:
+                if "modified by an inplace operation" not in str(error):
+                    raise
+                raise UncoveredError(
+                    f"What {', '.join(map(repr, block.names))} met in the forward was changed in place afterwards. Do "
+                    "not write into inputs or activations that a layer has seen; use the out-of-place operation."
+                ) from error
             uses = [source.template.use for source in block.sources]
             found.append(BoundBlock(block, parts, uses, self.examples))
         return found
@@ -135,7 +159,8 @@ class Capture:
             return None
         params, rows = self.problem.params, self.rows
         owners = None if self.terms.complete else tuple(self.terms.example.tolist())
-        return (signature, self.examples, rows.shape, owners, params.names, params.shapes, rows.dtype, rows.device)
+        dtypes = tuple(tensor.dtype for tensor in self.tensors.values())
+        return (signature, self.examples, rows.shape, owners, params.names, params.shapes, dtypes, rows.device)
 
     @property
     def key(self) -> tuple | None:
@@ -218,7 +243,7 @@ def _doubled(batch: Batch) -> Batch:
     return Batch(args, kwargs, changed(batch.targets), None)
 
 
-def _marked(value: Any, found: list[Tensor]) -> Any:
+def mark(value: Any, found: list[Tensor]) -> Any:
     """Floating tensors anywhere in the arguments replaced by marked copies that share their memory."""
     if isinstance(value, Tensor):
         if not value.is_floating_point():
@@ -228,11 +253,11 @@ def _marked(value: Any, found: list[Tensor]) -> Any:
         with torch.inference_mode(False), torch.enable_grad():
             return leaf.view_as(leaf)  # a view: an in-place operation on a leaf that needs gradients would raise
     if isinstance(value, Mapping):
-        return {key: _marked(one, found) for key, one in value.items()}
+        return {key: mark(one, found) for key, one in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_marked(one, found) for one in value))
+        return type(value)(*(mark(one, found) for one in value))
     if isinstance(value, (tuple, list)):
-        return type(value)(_marked(one, found) for one in value)
+        return type(value)(mark(one, found) for one in value)
     return value
 
 

@@ -53,31 +53,41 @@ class Coverage:
         return "\n".join([*(line.rstrip() for line in lines), f"estimate: {self.estimate}"])
 
 
-def describe(model: nn.Module, params: Params, blocks: Sequence[Block], options: Options, estimate: str) -> Coverage:
-    """The report for a fitted layout."""
+@dataclass(frozen=True)
+class Fitted:
+    """What a fit knows of itself: the parameters its outputs depend on, its blocks, and whether a rank was cut."""
+
+    reached: frozenset[str]
+    blocks: Sequence[Block]
+    estimate: str
+    truncated: bool
+
+
+def describe(model: nn.Module, params: Params, options: Options, fitted: Fitted) -> Coverage:
+    """The report for a fit."""
     found: dict[str, Covered] = {}
-    used = {name: block for block in blocks for name in block.names}
+    used = {name: block for block in fitted.blocks for name in block.names}
     for name, parameter in model.named_parameters():
         shape = tuple(parameter.shape)
         if name not in params:
             reason = "excluded" if parameter.requires_grad else "frozen"
             found[name] = Covered(name, shape, reason, "not in the operator", True)
-        elif name not in used and options.structure not in ("products", "lowrank") and options.kind == "ggn":
+        elif name not in fitted.reached:
             found[name] = Covered(name, shape, "unused", "zero rows: the output does not depend on it", True)
         else:
             block = used.get(name)
-            treatment, exact = treatment_of(block, options)
+            treatment, exact = treatment_of(block, options, fitted.truncated)
             found[name] = Covered(name, shape, treatment, block.rule if block else "autograd", exact)
-    return Coverage(tuple(found.values()), _estimates(estimate))
+    return Coverage(tuple(found.values()), _estimates(fitted.estimate))
 
 
-def treatment_of(block: Block | None, options: Options) -> tuple[str, bool]:
+def treatment_of(block: Block | None, options: Options, truncated: bool) -> tuple[str, bool]:
     """How a block is stored under a structure, and whether that is its exact block."""
     structure = options.structure
     if structure in ("dense", "products"):
         return structure, True
     if structure == "lowrank":
-        return structure, options.rank is None
+        return structure, not truncated
     if structure == "block":
         return "dense per layer", True
     if structure == "diagonal":

@@ -41,8 +41,8 @@ class EigenAssembly(Assembly):
         (number,) = item.blocks
         if not isinstance(item.total, KroneckerSum):
             return self._item(number, self.blocks[number])
-        left, right = item.total.factors(self._count)
-        bases = (eigenbasis(left), eigenbasis(right))
+        factors = item.total.operator(self._count)
+        bases = (eigenbasis(factors.left), eigenbasis(factors.right))
         block = self.blocks[number]
         return Item(item.name, CorrectedSum(block.index.shape, block.positions, self.dtype, bases), (number,))
 

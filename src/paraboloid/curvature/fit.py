@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sized
+from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import torch
@@ -65,20 +68,28 @@ def curvature(
     """
     options = Options(structure, estimate, kind, sharing, bias, samples, rank, max_block, memory)
     problem = _problem(model, data, likelihood, params, bias)
-    if num_data is not None and not num_data > 0:
-        raise ValueError(f"num_data= should be positive, found {num_data!r}.")
+    if num_data is not None and not (isinstance(num_data, Real) and 0 < num_data < math.inf):
+        raise ValueError(f"num_data= should be a positive number of terms, found {num_data!r}.")
     generator = as_generator(generator, problem.device)
-    if structure == "products":
-        products = Products(problem, options, generator, progress)
-        products.try_first()
-        return Curvature(Sums(problem, options), generator, num_data, products)
-    if kind == "hessian":
-        products = Products(problem, Options("products", kind="hessian"), generator, progress)
-        products.try_first()
-        return Curvature(Sums(problem, options), generator, num_data, written_out(products, options))
+    if structure == "products" or kind == "hessian":
+        return _by_products(problem, options, generator, num_data, progress)
     if structure == "lowrank":
         return _lowrank(problem, options, generator, num_data, progress)
     return _summed(problem, options, generator, num_data, progress)
+
+
+def _by_products(
+    problem: Problem,
+    options: Options,
+    generator: torch.Generator,
+    num_data: float | None,
+    progress: Progress | None,
+) -> Curvature:
+    products = Products(problem, replace(options, structure="products"), generator, progress)
+    sums = Sums(problem, options)
+    sums.reached = products.try_first()
+    fixed = products if options.structure == "products" else written_out(products, options)
+    return Curvature(sums, generator, num_data, fixed)
 
 
 def _problem(model: nn.Module, data: Any, likelihood: str | Likelihood, params: Any, bias: str) -> Problem:
@@ -161,8 +172,7 @@ def _lowrank(
             continue
         bound = sums.bind(capture)
         if store is None:
-            dtype = _dtype(capture.tensors.values())
-            store = ColumnStore(problem.params.numel, dtype, problem.device, options.rank, options.memory)
+            store = ColumnStore(problem.params.numel, problem.dtype, problem.device, options.rank, options.memory)
         store.add(
             capture,
             bound,
@@ -172,8 +182,8 @@ def _lowrank(
         if store.full:
             break
     require_terms(count)
-    assert store is not None and sums.assembly is not None
-    sums.assembly = None
+    assert store is not None
+    sums.truncated |= store.full
     if not store.full:
         bad = next(filter(None, (bad_parameter(problem.params, rows) for rows in store.rows)), None)
         if bad is not None:
@@ -184,7 +194,3 @@ def _lowrank(
     products = Products(problem, Options("products", options.estimate, samples=options.samples), start, progress)
     found = randomised(products.operator(), options.rank or DEFAULT_RANK, generator)
     return Curvature(sums, generator, num_data, Fixed(found, products.count()))
-
-
-def _dtype(tensors: Iterable[Tensor]) -> torch.dtype:
-    return torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32

@@ -10,7 +10,7 @@ from paraboloid.curvature.assembly import Assembly
 from paraboloid.curvature.capture import BoundBlock, Capture, Problem
 from paraboloid.curvature.certificate import Certificate, certified
 from paraboloid.curvature.columns import columns
-from paraboloid.curvature.coverage import Coverage, describe
+from paraboloid.curvature.coverage import Coverage, Fitted, describe
 from paraboloid.curvature.eigenkronecker import EigenAssembly
 from paraboloid.curvature.layout import Block
 from paraboloid.curvature.options import Options
@@ -23,31 +23,30 @@ class Sums:
     def __init__(self, problem: Problem, options: Options):
         self.problem, self.options = problem, options
         self.assembly: Assembly | None = None
+        self.blocks: tuple[Block, ...] = ()
         self.certificate: Certificate | None = None
         self.count = 0.0  # what the sums are divided by; a decayed count once batches are averaged exponentially
         self.seen = 0.0
         self.estimate = options.estimate or "exact"
+        self.truncated = options.rank is not None
+        self.reached: frozenset[str] = frozenset()
         self._last: tuple[Batch, Capture] | None = None
 
     def bind(self, capture: Capture) -> list[BoundBlock]:
         """The batch's blocks, in the order of the first batch."""
         bound = capture.bound()
-        if self.assembly is None:
-            self.certificate = certified(capture, bound)
-            self._start(capture, [block.block for block in bound])
-            return bound
-        return _matched(bound, self.assembly.blocks)
-
-    def _start(self, capture: Capture, blocks: Sequence[Block]) -> None:
-        if not blocks:
+        if self.blocks:
+            return _matched(bound, self.blocks)
+        self.reached = frozenset(capture.graph.reached)
+        self.certificate = certified(capture, bound)
+        self.blocks = tuple(block.block for block in bound)
+        self.estimate = self.options.columns(many_terms=bool((capture.terms.position > 0).any()))
+        if not self.blocks:
             raise ValueError(
                 "none of the chosen parameters has an influence on the output, so there is no curvature. Check params= "
                 "and that the forward uses them."
             )
-        many = bool((capture.terms.position > 0).any())
-        self.estimate = self.options.columns(many)
-        dtype = torch.float64 if any(t.dtype == torch.float64 for t in capture.tensors.values()) else torch.float32
-        self.assembly = Assembly(self.options, self.problem.params, blocks, dtype)
+        return bound
 
     def add(self, batch: Batch, generator: torch.Generator, decay: float | None = None) -> None:
         """Add one batch; with ``decay`` the average so far keeps that share of the new average."""
@@ -55,7 +54,8 @@ class Sums:
         if not len(capture.rows):
             return
         bound = self.bind(capture)
-        assert self.assembly is not None
+        if self.assembly is None:
+            self.assembly = Assembly(self.options, self.problem.params, self.blocks, self.problem.dtype)
         if decay is not None and self.count:
             self._scale(decay * capture.terms.count / ((1 - decay) * self.count))
         samples, likelihood = self.options.samples, self.problem.likelihood
@@ -88,8 +88,8 @@ class Sums:
         self.count = self.seen = 0.0
 
     def coverage(self) -> Coverage:
-        blocks = () if self.assembly is None else self.assembly.blocks
-        return describe(self.problem.model, self.problem.params, blocks, self.options, self.estimate)
+        fitted = Fitted(self.reached, self.blocks, self.estimate, self.truncated)
+        return describe(self.problem.model, self.problem.params, self.options, fitted)
 
 
 def _matched(bound: list[BoundBlock], blocks: Sequence[Block]) -> list[BoundBlock]:

@@ -130,7 +130,7 @@ class Graph:
     ):
         self.output = output
         self.nodes = topological(output.grad_fn)
-        refuse_opaque(self.nodes, OPAQUE)
+        refuse_opaque(self.nodes)
         names = {id(tensor): name for name, tensor in parameters.items()}
         entries = {id(tensor) for tensor in inputs}
         self.signature = self._signature(names)
@@ -207,10 +207,10 @@ class Graph:
         return tuple(rows)
 
 
-def refuse_opaque(nodes: Iterable[Node], kinds: Iterable[str]) -> None:
-    """Raise by name if one of these kinds of node, which hide what they did, is among the nodes."""
+def refuse_opaque(nodes: Iterable[Node]) -> None:
+    """Raise by name if a node hides what it did."""
     for node in nodes:
-        if kind(node) in kinds:
+        if kind(node) in OPAQUE:
             raise UncoveredError(f"{node.name()} in the graph: {OPAQUE[kind(node)]}.")
 
 

@@ -1,9 +1,9 @@
 """Kronecker factors of a block: G ⊗ A from the rows g and a of its uses.
 
 ``expand`` treats every position as an example of its own (C.4); ``reduce`` averages the inputs and sums the
-gradients over an example's positions first (C.5). All uses of a block are further positions. Where a block is also
-used transposed (an embedding tied to the head), a row statistic of one use is a column statistic of the other: both
-sides then pool over uses, positions and columns (C.6).
+gradients over an example's positions first (C.5). All uses of a block are further positions. A block that is also
+used transposed (an embedding tied to the head) has factors of either orientation; its operator is the Kronecker
+product nearest to the sum of both (C.6).
 """
 
 from __future__ import annotations
@@ -19,91 +19,95 @@ from paraboloid.curvature.moments import Moment
 from paraboloid.curvature.rules.lookup import LookupPart
 from paraboloid.curvature.rules.part import MatrixPart, Stacks
 from paraboloid.curvature.sums import BlockSum
-from paraboloid.operators.base import LinearOperator
 from paraboloid.operators.kronecker import Kronecker
+from paraboloid.operators.nearest import nearest_kronecker
 
 
-class KroneckerSum(BlockSum):
-    """Sums of both factors, and the number of rows that the inputs' sum is over."""
+class Factors:
+    """Sums of both factors over the uses of one orientation, and the number of rows that the inputs' sum is over."""
 
-    def __init__(self, block: Block, sharing: str, dtype: torch.dtype):
-        super().__init__(block.positions)
+    def __init__(self, block: Block, swapped: bool, sharing: str, dtype: torch.dtype):
         self.sharing, device = sharing, block.index.device
-        self.pooled = any(source.swapped for source in block.sources)
-        lookups = {source.swapped for source in block.sources if source.template.rule == "lookup"}
-        products = {source.swapped for source in block.sources if source.template.rule != "lookup"}
-        onehot = bool(lookups) and not products and len(lookups) == 1 and sharing == "expand"
-        outputs, inputs = block.index.shape
+        rules = {source.template.rule for source in block.sources if source.swapped == swapped}
+        outputs, inputs = reversed(block.index.shape) if swapped else block.index.shape
+        onehot = rules == {"lookup"} and sharing == "expand"
         self.inputs = Moment(inputs - int(block.bias), dtype, device, bias=block.bias, onehot=onehot)
         self.outputs = Moment(outputs, dtype, device)
         self.rows = torch.zeros((), dtype=torch.float64, device=device)
-        self._columns = 1
 
     def sums(self) -> dict[str, Tensor]:
         return {"inputs": self.inputs.values, "outputs": self.outputs.values, "rows": self.rows}
 
-    def factors(self, count: float) -> tuple[Tensor, Tensor]:
+    def read(self, count: float) -> tuple[Tensor, Tensor]:
         """(G, A), averages over terms and over rows."""
-        rows = float(self.rows)
-        return self.outputs.full() / count, self.inputs.full() / (rows if rows else 1.0)
+        return self.outputs.full() / count, self.inputs.full() / self.rows.clamp_min(1e-300).to(
+            self.inputs.values.dtype
+        )
 
-    def operator(self, count: float) -> LinearOperator:
-        return Kronecker(*self.factors(count))
-
-    def begin(self, bound: Sequence[BoundBlock], columns: int, weights: Tensor | None) -> None:
-        (block,) = bound
-        self._columns = columns if self.pooled else 1
+    def begin(self, parts: Sequence[MatrixPart], weights: Tensor | None) -> None:
         scale = None if weights is None else weights.sqrt()
         if self.sharing == "reduce":
-            self._begin_reduced(block, scale)
+            self._begin_reduced(parts, scale)
             return
-        for part, swapped in _matrices(block):
-            root = self._scaled(scale, part.examples, self._columns)
-            part.add_inputs(self.outputs if swapped else self.inputs, root)
-            counts = part.positions_of if isinstance(part, LookupPart) or scale is not None else None
-            self.rows += self._columns * (part.rows if counts is None else _weighted(counts, scale))
+        for part in parts:
+            part.add_inputs(self.inputs, scale)
+            if scale is None and not isinstance(part, LookupPart):
+                self.rows += part.rows
+            else:
+                counts = part.positions_of
+                self.rows += counts.sum() if scale is None else (counts * scale.square()).sum()
 
-    def _scaled(self, scale: Tensor | None, examples: int, columns: int) -> Tensor | None:
-        if columns == 1:
-            return scale
-        ones = self.inputs.values.new_ones(examples) if scale is None else scale
-        return ones * columns**0.5
-
-    def _begin_reduced(self, block: BoundBlock, scale: Tensor | None) -> None:
-        total, counts = None, None
-        for part, _ in _matrices(block):
-            sums = part.reduced_inputs(0, part.examples)
-            total = sums if total is None else total + sums
-            counts = part.positions_of if counts is None else counts + part.positions_of
-        assert total is not None and counts is not None
+    def _begin_reduced(self, parts: Sequence[MatrixPart], scale: Tensor | None) -> None:
+        total = sum(part.reduced_inputs(0, part.examples) for part in parts)
+        counts = sum(part.positions_of for part in parts)
+        assert isinstance(total, Tensor) and isinstance(counts, Tensor)
         mean = total / counts.clamp_min(1)[:, None].to(total.dtype)
-        self.rows += len(mean) if scale is None else float(scale.square().sum())
-        if not self.inputs.bias:
-            self.inputs.add_rows(mean, scale)
+        self.rows += len(mean) if scale is None else scale.square().sum()
+        self.inputs.add_whole_rows(mean, scale)
+
+    def add(self, parts: Sequence[MatrixPart], stacks: Sequence[Stacks]) -> None:
+        if self.sharing == "reduce":
+            sums = [part.reduced_outputs(stack, 0, part.examples) for part, stack in zip(parts, stacks, strict=True)]
+            self.outputs.add_rows(torch.stack(sums).sum(0).flatten(0, 1))
             return
-        whole = Moment(mean.shape[1], self.inputs.values.dtype, mean.device)
-        whole.add_rows(mean, scale)
-        self.inputs.values += whole.values
+        for part, stack in zip(parts, stacks, strict=True):
+            part.add_outputs(stack, self.outputs)
+
+
+class KroneckerSum(BlockSum):
+    """The factors of a block, for each orientation that it is used in."""
+
+    def __init__(self, block: Block, sharing: str, dtype: torch.dtype):
+        super().__init__(block.positions)
+        orientations = sorted({source.swapped for source in block.sources})
+        self.sides = {swapped: Factors(block, swapped, sharing, dtype) for swapped in orientations}
+
+    def sums(self) -> dict[str, Tensor]:
+        return {
+            f"transposed {name}" if swapped else name: tensor
+            for swapped, factors in self.sides.items()
+            for name, tensor in factors.sums().items()
+        }
+
+    def operator(self, count: float) -> Kronecker:
+        found = []
+        for swapped, factors in self.sides.items():
+            G, A = factors.read(count)
+            found.append(Kronecker(A, G) if swapped else Kronecker(G, A))
+        return found[0] if len(found) == 1 else nearest_kronecker(found)
+
+    def begin(self, bound: Sequence[BoundBlock], columns: int, weights: Tensor | None) -> None:
+        for swapped, factors in self.sides.items():
+            factors.begin(_parts(bound[0], swapped), weights)
 
     def add(self, bound: Sequence[BoundBlock], stacks: Sequence[Stacks]) -> None:
         (block,) = bound
-        if self.sharing == "reduce":
-            total = None
-            for (part, _), use in zip(_matrices(block), block.uses, strict=True):
-                sums = part.reduced_outputs(stacks[use], 0, part.examples)
-                total = sums if total is None else total + sums
-            assert total is not None
-            self.outputs.add_rows(total.flatten(0, 1))
-            return
-        for (part, swapped), use in zip(_matrices(block), block.uses, strict=True):
-            part.add_outputs(stacks[use], self.inputs if swapped else self.outputs)
+        for swapped, factors in self.sides.items():
+            uses = [use for (_, turned), use in zip(block.parts, block.uses, strict=True) if turned == swapped]
+            factors.add(_parts(block, swapped), [stacks[use] for use in uses])
 
 
-def _matrices(block: BoundBlock) -> list[tuple[MatrixPart, bool]]:
-    found = [(part, swapped) for part, swapped in block.parts if isinstance(part, MatrixPart)]
-    assert len(found) == len(block.parts)
-    return found
-
-
-def _weighted(counts: Tensor, scale: Tensor | None) -> float:
-    return float(counts.sum() if scale is None else (counts * scale.square()).sum())
+def _parts(block: BoundBlock, swapped: bool) -> list[MatrixPart]:
+    found = [part for part, turned in block.parts if turned == swapped]
+    assert all(isinstance(part, MatrixPart) for part in found)
+    return found  # type: ignore[return-value]

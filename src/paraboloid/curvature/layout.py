@@ -147,6 +147,8 @@ def _product_below(use: Use, numbers: Mapping[Node, Use], fed: Mapping[Node, int
     width = output_shape(use.node)[-1:] or None
     while node is not None and kind(node) in VIEWS and fed[node] == 1 and output_shape(node)[-1:] == width:
         node = node.next_functions[0][0]
+    if node is None:
+        return None
     turned = kind(node) in TURNS and fed[node] == 1 and len(output_shape(node)) == 2
     node = node.next_functions[0][0] if turned else node
     product = numbers.get(node)

@@ -14,12 +14,12 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
-from paraboloid.curvature.capture import Problem, require_finite, require_finite_rows, require_graph, tensors_in
-from paraboloid.curvature.graph import UncoveredError, is_users, kind, padding_of, refuse_opaque, topological
+from paraboloid.curvature.capture import Problem, mark, require_finite, require_finite_rows, require_graph, tensors_in
+from paraboloid.curvature.graph import LEAF, UncoveredError, is_users, kind, padding_of, refuse_opaque, topological
 from paraboloid.spaces.batches import Batch
 from paraboloid.spaces.functional import PlainWeightNorm, call, kernels
 from paraboloid.spaces.params import Params
-from paraboloid.spaces.randomness import preserved_random_state
+from paraboloid.spaces.randomness import without_draws
 from paraboloid.spaces.terms import Terms, terms
 
 WRONG_TWICE = frozenset({"WeightNormInterface"})  # nodes whose second derivative PyTorch gets wrong
@@ -31,12 +31,14 @@ class Linearised:
 
     def __init__(self, problem: Problem, batch: Batch, *, twice: bool = False):
         self.problem, self.batch = problem, batch
-        self.leaves = problem.params.tensors(problem.model)
+        self.leaves = problem.leaves()
         require_finite(tensors_in((batch.args, batch.kwargs)), "the inputs hold NaN or inf; clean the data first")
         self.plain = False
         self.terms = self._forward()
         nodes = topological(self.rows.grad_fn)
-        refuse_opaque(nodes, ["CompiledFunction"])  # what it compiled can be differentiated once, by one backward
+        met = {id(node.variable) for node in nodes if node.name() == LEAF}
+        self.reached = frozenset(name for name, leaf in self.leaves.items() if id(leaf) in met)
+        refuse_opaque(nodes)
         if twice and any(kind(node) in WRONG_TWICE for node in nodes):
             self.plain = True
             self.terms = self._forward()
@@ -49,13 +51,17 @@ class Linearised:
 
     def _forward(self) -> Terms:
         with self._context(), torch.enable_grad():
-            found = self._terms(self.leaves, check=True)
+            # marked, so that a block that hides its steps (a reentrant checkpoint) shows in the graph
+            marked = Batch(
+                mark(self.batch.args, []), mark(self.batch.kwargs, []), self.batch.targets, self.batch.weights
+            )
+            found = self._terms(self.leaves, marked, check=True)
             require_finite_rows(found.outputs, self.problem, self.batch)
             require_graph(found.outputs)
         return found
 
-    def _terms(self, tensors: dict[str, Tensor], check: bool) -> Terms:
-        problem, batch = self.problem, self.batch
+    def _terms(self, tensors: dict[str, Tensor], batch: Batch, check: bool) -> Terms:
+        problem = self.problem
         output = problem.batches.output(call(problem.model, tensors, batch.args, batch.kwargs))
         return terms(output, batch.targets, problem.likelihood, batch.weights, check=check)
 
@@ -65,7 +71,7 @@ class Linearised:
         with ExitStack() as stack:
             stack.enter_context(torch.inference_mode(False))
             stack.enter_context(kernels(self.problem.model, forward_mode=True))
-            stack.enter_context(preserved_random_state(self.problem.device))
+            stack.enter_context(without_draws(self.problem.device))
             if self.plain:
                 stack.enter_context(PlainWeightNorm())
             yield
@@ -90,7 +96,7 @@ class Linearised:
                 name: forward_ad.make_dual(leaf.detach(), tangents[name].to(leaf.dtype))
                 for name, leaf in self.leaves.items()
             }
-            tangent = forward_ad.unpack_dual(self._terms(duals, check=False).outputs).tangent
+            tangent = forward_ad.unpack_dual(self._terms(duals, self.batch, check=False).outputs).tangent
         return torch.zeros_like(self.rows) if tangent is None else tangent
 
     @staticmethod

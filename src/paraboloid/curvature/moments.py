@@ -42,15 +42,15 @@ class Moment:
             self.values[: self.width, self.width] += rows.sum(0) if scale is None else scale @ rows
             self.values[self.width, self.width] += rows.shape[0] if scale is None else scale @ scale
 
+    def add_whole_rows(self, rows: Tensor, scale: Tensor | None = None) -> None:
+        """The same for rows that bring their last entry with them, which need not be 1."""
+        rows = rows.to(self.values.dtype)
+        accumulate_upper(self.values, rows if scale is None else rows * scale.to(rows.dtype)[:, None])
+
     def add_counts(self, counts: Tensor) -> None:
         """Add one-hot rows, given how many there are of each."""
         target = self.values if self.onehot else self.values.diagonal()[: self.width]
         target += counts.to(self.values.dtype)
-
-    def densify(self) -> None:
-        """Make room for rows that are not one-hot."""
-        if self.onehot:
-            self.values = torch.diag(self.values)
 
     def full(self) -> Tensor:
         """The symmetric matrix, or the vector of its diagonal."""

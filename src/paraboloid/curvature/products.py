@@ -53,13 +53,14 @@ class Products:
                 self._count = sum(self._linearise(batch).terms.count for batch in self.problem.batches)
         return self._count
 
-    def try_first(self) -> None:
-        """Run the first batch forward, so that what does not fit is said now."""
+    def try_first(self) -> frozenset[str]:
+        """Run the first batch forward, so that what does not fit is said now; the parameters its outputs depend on."""
         for batch in self.problem.batches:
             here = self._linearised(batch)
             if self.single:
                 require_terms(here.terms.count)
-            return
+            return here.reached
+        return frozenset()
 
     def of_batch(self, batch: Batch) -> LinearOperator:
         """The average over one batch as an operator."""
@@ -68,7 +69,9 @@ class Products:
         def multiply(X: Tensor) -> Tensor:
             return self._batch(here, X, self._generator()) / here.terms.count
 
-        return MatrixFree(self.problem.params.numel, multiply, *self._type(), psd=self.options.kind == "ggn")
+        return MatrixFree(
+            self.problem.params.numel, multiply, self.problem.dtype, self.problem.device, psd=self.options.kind == "ggn"
+        )
 
     def _generator(self) -> torch.Generator:
         """Every pass draws the same numbers, so that the products belong to one matrix."""
@@ -76,13 +79,15 @@ class Products:
         generator.set_state(self._state)
         return generator
 
-    def _type(self) -> tuple[torch.dtype, torch.device]:
-        first = next(iter(self.problem.params.tensors(self.problem.model).values()))
-        return first.dtype if first.dtype == torch.float64 else torch.float32, first.device
-
     def operator(self) -> LinearOperator:
         """The average as an operator."""
-        return MatrixFree(self.problem.params.numel, self.multiply, *self._type(), psd=self.options.kind == "ggn")
+        return MatrixFree(
+            self.problem.params.numel,
+            self.multiply,
+            self.problem.dtype,
+            self.problem.device,
+            psd=self.options.kind == "ggn",
+        )
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -171,7 +176,7 @@ class Fixed:
 def written_out(products: Products, options: Options) -> Fixed:
     """Dense, block or diagonal parts of a matrix that is known by its products, a few columns at a time."""
     params = products.problem.params
-    dtype, device = products._type()
+    dtype, device = products.problem.dtype, products.problem.device
     size = params.numel
     pieces = _pieces(params, options.structure)
     held = max((piece.numel() for piece in pieces), default=1) if options.structure != "diagonal" else 1

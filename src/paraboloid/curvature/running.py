@@ -144,7 +144,8 @@ class Curvature:
         """Check the rules again, with fresh randomness, on ``batch`` or the first batch of the data.
 
         The certificate is repeated, and where the structure keeps the trace (dense, block, diagonal, eigenkronecker)
-        the trace is compared with one from products, which use no rules. Raises where they differ.
+        the trace is compared with one from products, which use no rules. Products are checked for symmetry. Raises
+        where anything differs.
         """
         return verify(self._sums.problem, self._sums.options, self._sums.estimate, batch, generator)
 
@@ -174,6 +175,9 @@ class Curvature:
 
     def __sub__(self, other: Any) -> LinearOperator:
         return self.operator - (other.operator if isinstance(other, Curvature) else other)
+
+    def __rsub__(self, c: float) -> LinearOperator:
+        return c - self.operator
 
     def __neg__(self) -> LinearOperator:
         return -self.operator

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from paraboloid.curvature.capture import Capture, Problem
-from paraboloid.curvature.certificate import Certificate, certify
+from paraboloid.curvature.certificate import EPSILONS, Certificate, certify
 from paraboloid.curvature.fitting import Sums
 from paraboloid.curvature.graph import UncoveredError
 from paraboloid.curvature.options import Options
 from paraboloid.curvature.products import Products
 from paraboloid.spaces.batches import Batch
-from paraboloid.spaces.randomness import as_generator
+from paraboloid.spaces.randomness import as_generator, normal
 
 KEEPS_TRACE = ("dense", "block", "diagonal", "eigenkronecker")
 WRITTEN_OUT = 256  # parameters up to which the reference trace is exact
@@ -24,12 +24,16 @@ STANDARD_ERRORS = 5.0
 
 @dataclass(frozen=True)
 class Verification:
-    """What `verify` compared: the certificate, and the trace beside its reference (None where it is not kept)."""
+    """What `verify` compared: the certificate, and the trace beside its reference (None where it is not kept).
+
+    Products have neither; there it is the asymmetry |uᵀAv - vᵀAu| for random u and v, relative to its size.
+    """
 
     certificate: Certificate | None
     trace: float | None = None
     reference: float | None = None
     standard_error: float = 0.0
+    asymmetry: float | None = None
 
 
 def verify(
@@ -42,7 +46,7 @@ def verify(
     else:
         one = problem.batches.batch(batch)
     if options.kind == "hessian" or options.structure == "products":
-        return Verification(None)
+        return Verification(None, asymmetry=_symmetric(problem, options, one, generator))
     capture = Capture(problem, one)
     found = certify(capture, capture.bound(), generator)
     if options.structure not in KEEPS_TRACE:
@@ -56,6 +60,21 @@ def verify(
             f"(allowed difference {allowed:.1e}). The rules do not fit this model; use structure='products'."
         )
     return Verification(found, trace, reference, error)
+
+
+def _symmetric(problem: Problem, options: Options, batch: Batch, generator: torch.Generator) -> float:
+    """A derivative that PyTorch has wrong rarely comes out symmetric."""
+    total = Products(problem, replace(options, structure="products"), generator).of_batch(batch)
+    u, v = (normal((total.size,), generator, total.dtype, total.device) for _ in range(2))
+    Au, Av = total @ u, total @ v
+    found = float((u @ Av - v @ Au).abs() / (u.norm() * Av.norm() + v.norm() * Au.norm()).clamp_min(1e-300))
+    allowed = EPSILONS * torch.finfo(total.dtype).eps
+    if not found <= allowed:
+        raise UncoveredError(
+            f"Products with this model are not those of a symmetric matrix: relative asymmetry {found:.1e}, allowed "
+            f"{allowed:.1e}. Some operation has a wrong derivative; check its backward by torch.autograd.gradgradcheck."
+        )
+    return found
 
 
 def _trace(problem: Problem, options: Options, batch: Batch, generator: torch.Generator) -> float:

@@ -59,7 +59,8 @@ class Batches:
         weights: Callable[[Any], Tensor] | None = None,
         device: torch.device | str | None = None,
     ) -> None:
-        self.data = self._source = _require_data(data)
+        self.data = _require_data(data)
+        self._replayed: Replayed | None = None
         self.inputs, self.targets, self.outputs, self.weights = inputs, targets, outputs, weights
         self.device = None if device is None else torch.device(device)
         self.single = _is_batch(data)
@@ -103,7 +104,7 @@ class Batches:
         True
         """
         found = copy.copy(self)
-        found._source = self.data if self.single or isinstance(self.data, (tuple, list)) else Replayed(self.data)
+        found._replayed = None if self.single or isinstance(self.data, (tuple, list)) else Replayed(self.data)
         return found
 
     def __iter__(self) -> Iterator[Batch]:
@@ -113,7 +114,7 @@ class Batches:
             )
         self._used = True
         found = False
-        for raw in (self.data,) if self.single else self._source:
+        for raw in (self.data,) if self.single else self._replayed or self.data:
             found = True
             yield self.batch(raw)
         if not found:

@@ -37,7 +37,12 @@ def kernels(model: nn.Module, *, forward_mode: bool = False) -> Iterator[None]:
     with ExitStack() as stack:
         stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
         torch.backends.mha.set_fastpath_enabled(False)
-        if any(isinstance(module, nn.RNNBase) for module in model.modules()):
+        recurrent = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
+        for module in recurrent:
+            # a functional call leaves them with its own weights until their next forward
+            for name in ("_flat_weights", "_flat_weight_refs"):
+                stack.callback(setattr, module, name, getattr(module, name))
+        if recurrent:
             # attributes, not `flags(...)`: that would also reset the user's precision settings
             backends: tuple[Any, ...] = (torch.backends.cudnn, torch.backends.mkldnn)
             for backend in backends:

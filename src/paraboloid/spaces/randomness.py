@@ -60,14 +60,38 @@ def preserved_random_state(device: Device) -> Iterator[None]:
     True
     """
     device = torch.device(device)
-    cpu = torch.get_rng_state()
-    cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+    before = _global_states(device)
     try:
         yield
     finally:
-        torch.set_rng_state(cpu)
-        if cuda is not None:
-            torch.cuda.set_rng_state(cuda, device)
+        torch.set_rng_state(before[0])
+        if device.type == "cuda":
+            torch.cuda.set_rng_state(before[1], device)
+
+
+@contextmanager
+def without_draws(device: Device) -> Iterator[None]:
+    """The same around a model's forward, which should not draw from the global states: raises if it does.
+
+    >>> with without_draws("cpu"):
+    ...     _ = torch.rand(3)
+    Traceback (most recent call last):
+    RuntimeError: the forward draws random numbers (functional dropout?), so nothing it gives is a fixed function ...
+    """
+    device = torch.device(device)
+    with preserved_random_state(device):
+        before = _global_states(device)
+        yield
+        if not all(map(torch.equal, before, _global_states(device))):
+            raise RuntimeError(
+                "the forward draws random numbers (functional dropout?), so nothing it gives is a fixed function of "
+                "the parameters. Call model.eval(), or let the layer draw from a generator of its own."
+            )
+
+
+def _global_states(device: torch.device) -> list[Tensor]:
+    cpu = torch.get_rng_state()
+    return [cpu, torch.cuda.get_rng_state(device)] if device.type == "cuda" else [cpu]
 
 
 class Replayed:

@@ -38,7 +38,7 @@ class LookupPart(MatrixPart):
         return torch.where(self.kept[:, None], rows, torch.zeros((), dtype=rows.dtype, device=rows.device))
 
     def inputs(self, low: int, high: int) -> Tensor:
-        onehot = torch.zeros(self.rows, self.table, dtype=torch.get_default_dtype(), device=self.indices.device)
+        onehot = torch.zeros(self.rows, self.table, dtype=torch.float64, device=self.indices.device)
         onehot[torch.arange(self.rows, device=onehot.device), self.indices] = self.kept.to(onehot.dtype)
         return self.split.take(onehot, 0, low, high)
 
