@@ -197,7 +197,7 @@ def show_errors(console: Any, fits: list[Measured], g: Tensor, fb: float, genera
     """How far every structure is from the exact matrix, and what that does to a step."""
     columns = {
         "structure": "dense is exact; of all that go layer by layer, block is the closest",
-        "distance": "from the exact matrix: relative Frobenius norm of the difference",
+        "distance": "relative Frobenius distance to dense; strong directions dominate it",
         "step error": f"relative error of the step s in (curvature + {DAMPING}) s = gradient",
         "decrease": "what s, at its best length, reaches of the exact step's decrease",
         "solve": "time to compute one step, in fb",

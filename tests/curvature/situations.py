@@ -24,7 +24,10 @@ ESTIMATES = ("exact", "sampled", "empirical", "projected")
 HESSIANS = [{"structure": s, "kind": "hessian"} for s in ("products", "dense", "block", "diagonal")]
 EXACT = [{"structure": s} for s in STRUCTURES] + HESSIANS
 ASKED = [{"structure": s, "estimate": e} for s, e in product(STRUCTURES, ESTIMATES)] + HESSIANS
-SUMMED = [{"structure": s} for s in ("dense", "block", "kronecker", "eigenkronecker", "diagonal")]
+SUMMED = [{"structure": s} for s in STRUCTURES[:5]]
+ROADS = [{"structure": s} for s in ("eigenkronecker", "lowrank", "products")] + HESSIANS[
+    :1
+]  # the ways through the code
 
 
 def named(options: dict[str, str]) -> str:

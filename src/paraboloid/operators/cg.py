@@ -11,7 +11,12 @@ Multiply = Callable[[Tensor], Tensor]
 
 
 class NotConverged(RuntimeError):
-    """An iterative method did not reach its tolerance; the message says how far it came."""
+    """An iterative method did not reach its tolerance; the message says how far it came.
+
+    >>> conjugate_gradient(lambda X: 0 * X, torch.ones(2, 1))
+    Traceback (most recent call last):
+    paraboloid.operators.cg.NotConverged: conjugate gradients should reach a relative residual of ..., found 1. ...
+    """
 
 
 def default_tolerance(dtype: torch.dtype) -> float:

@@ -11,7 +11,13 @@ DOUBLE_UP_TO = 2048
 
 
 class SingularError(RuntimeError):
-    """The operator has no inverse, or none that its precision can tell."""
+    """The operator has no inverse, or none that its precision can tell.
+
+    >>> from paraboloid.operators.diagonal import Diagonal
+    >>> Diagonal(torch.tensor([1.0, 0.0])).solve(torch.ones(2))
+    Traceback (most recent call last):
+    paraboloid.operators.decompositions.SingularError: the operator is singular ... Add damping, for example `A + 1e-3`.
+    """
 
 
 class Eigen(NamedTuple):
