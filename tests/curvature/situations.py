@@ -66,7 +66,8 @@ class Posed:
 def probes(ggn: Curvature, count: int = 2) -> Tensor:
     """Fixed vectors (P, count)."""
     generator = torch.Generator().manual_seed(1)
-    return torch.randn(ggn.size, count, generator=generator, dtype=torch.float64).to(ggn.device, ggn.dtype)
+    drawn = torch.randn(ggn.size, count, generator=generator, dtype=torch.float64, device="cpu")
+    return drawn.to(ggn.device, ggn.dtype)
 
 
 def answer(ggn: Curvature) -> Tensor:

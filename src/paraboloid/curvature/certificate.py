@@ -65,7 +65,8 @@ def certify(capture: Capture, bound: Sequence[BoundBlock], generator: torch.Gene
     true = torch.autograd.grad(rows, leaves, masked, retain_graph=True, allow_unused=True)
     params = capture.problem.params
     theirs = params.flatten([torch.zeros_like(t) if g is None else g for g, t in zip(true, leaves, strict=True)])
-    epsilon = max(torch.finfo(t.dtype).eps for t in leaves)
+    worked_in = {meta.dtype for node in capture.nodes for meta in node._input_metadata}  # half of it under autocast
+    epsilon = max(torch.finfo(dtype).eps for dtype in {t.dtype for t in leaves} | worked_in if dtype.is_floating_point)
     deviations = {}
     for name, piece in params.slices.items():
         size = max(float(sizes[piece].norm()), float(theirs[piece].norm()))  # no alarm where sums cancel

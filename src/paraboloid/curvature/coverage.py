@@ -20,7 +20,7 @@ class Covered:
     shape: tuple[int, ...]
     treatment: str
     rule: str
-    exact: bool
+    exact: bool | None  # None for what is not in the operator
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Coverage:
         table = [("parameter", "shape", "treatment", "rule", "exact")]
         for row in self.rows:
             shape = "×".join(map(str, row.shape)) or "scalar"
-            table.append((row.name, shape, row.treatment, row.rule, "yes" if row.exact else "no"))
+            table.append((row.name, shape, row.treatment, row.rule, {True: "yes", False: "no", None: "–"}[row.exact]))
         widths = [max(len(line[k]) for line in table) for k in range(5)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in table]
         return "\n".join([*(line.rstrip() for line in lines), f"estimate: {self.estimate}"])
@@ -71,7 +71,7 @@ def describe(model: nn.Module, params: Params, options: Options, fitted: Fitted)
         shape = tuple(parameter.shape)
         if name not in params:
             reason = "excluded" if parameter.requires_grad else "frozen"
-            found[name] = Covered(name, shape, reason, "not in the operator", True)
+            found[name] = Covered(name, shape, reason, "not in the operator", None)
         elif name not in fitted.reached:
             found[name] = Covered(name, shape, "unused", "zero rows: the output does not depend on it", True)
         else:

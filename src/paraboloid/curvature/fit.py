@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from paraboloid.curvature.assembly import not_finite
-from paraboloid.curvature.capture import Capture, Problem, bad_parameter, require_terms
+from paraboloid.curvature.capture import Capture
 from paraboloid.curvature.columns import columns
 from paraboloid.curvature.fitting import Sums
 from paraboloid.curvature.lowrank import DEFAULT_RANK, ColumnStore, randomised
 from paraboloid.curvature.options import Options
+from paraboloid.curvature.problem import Problem
 from paraboloid.curvature.products import Fixed, Products, Progress, written_out
+from paraboloid.curvature.refusals import bad_parameter, not_finite, require_terms
 from paraboloid.curvature.running import Curvature
 from paraboloid.spaces.batches import Batch, Batches
 from paraboloid.spaces.functional import require_eval

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import torch
 
 from paraboloid.curvature.assembly import Assembly
-from paraboloid.curvature.capture import BoundBlock, Capture, Problem
+from paraboloid.curvature.capture import BoundBlock, Capture
 from paraboloid.curvature.certificate import Certificate, certified
 from paraboloid.curvature.columns import columns
 from paraboloid.curvature.coverage import Coverage, Fitted, describe
 from paraboloid.curvature.eigenkronecker import EigenAssembly
 from paraboloid.curvature.layout import Block
 from paraboloid.curvature.options import Options
+from paraboloid.curvature.problem import Problem
 from paraboloid.spaces.batches import Batch
 
 

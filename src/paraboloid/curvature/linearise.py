@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
+from traceback import clear_frames
 
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
-from paraboloid.curvature.capture import Problem, mark, require_finite, require_finite_rows, require_graph, tensors_in
+from paraboloid.curvature.capture import mark
 from paraboloid.curvature.graph import LEAF, UncoveredError, is_users, kind, padding_of, refuse_opaque, topological
+from paraboloid.curvature.problem import Problem
+from paraboloid.curvature.refusals import require_finite, require_finite_rows, require_graph, tensors_in
 from paraboloid.spaces.batches import Batch
 from paraboloid.spaces.functional import PlainWeightNorm, call, kernels
 from paraboloid.spaces.params import Params
@@ -85,6 +88,7 @@ class Linearised:
             except RuntimeError as error:  # NotImplementedError is one
                 if "forward" not in str(error) and "jvp" not in str(error):
                     raise
+                clear_frames(error.__traceback__)  # a cycle: they would hold the attempt's activations for long
                 self._jvp = self._first_road(self._double_reverse, self._row_by_row)
         return self._jvp(vector)
 
@@ -105,8 +109,8 @@ class Linearised:
         for road in roads[:-1]:
             try:
                 return road()
-            except RuntimeError:  # an operation without a second derivative
-                continue
+            except RuntimeError as error:  # an operation without a second derivative
+                clear_frames(error.__traceback__)
         return roads[-1]()
 
     def _double_reverse(self) -> Jvp:

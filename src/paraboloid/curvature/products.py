@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paraboloid.curvature.capture import Problem, bad_parameter, require_terms
 from paraboloid.curvature.columns import columns
 from paraboloid.curvature.linearise import Linearised
 from paraboloid.curvature.options import Options
+from paraboloid.curvature.problem import Problem
+from paraboloid.curvature.refusals import bad_parameter, require_terms
 from paraboloid.operators.base import LinearOperator
 from paraboloid.operators.blocks import Block, BlockDiagonal
 from paraboloid.operators.dense import Dense

@@ -71,6 +71,21 @@ class Curvature:
         return self._operator
 
     @property
+    def structure(self) -> str:
+        """What was asked for: dense, block, kronecker, eigenkronecker, diagonal, lowrank or products."""
+        return self._sums.options.structure
+
+    @property
+    def estimate(self) -> str:
+        """Which columns were run: exact, signed, sampled, empirical, projected or projected_gaussian."""
+        return self._sums.estimate
+
+    @property
+    def kind(self) -> str:
+        """ggn or hessian."""
+        return self._sums.options.kind
+
+    @property
     def params(self):
         """The parameters, and the order of the flat vector."""
         return self._sums.problem.params

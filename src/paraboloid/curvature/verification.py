@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 
-from paraboloid.curvature.capture import Capture, Problem
+from paraboloid.curvature.capture import Capture
 from paraboloid.curvature.certificate import EPSILONS, Certificate, certify
 from paraboloid.curvature.fitting import Sums
 from paraboloid.curvature.graph import UncoveredError
 from paraboloid.curvature.options import Options
+from paraboloid.curvature.problem import Problem
 from paraboloid.curvature.products import Products
 from paraboloid.spaces.batches import Batch
 from paraboloid.spaces.randomness import as_generator, normal

@@ -19,10 +19,11 @@ from torch import Tensor
 
 from paraboloid.operators import estimates, verbs
 from paraboloid.operators.rectangular import Root, check_vectors
-from paraboloid.operators.saving import FORMAT, pack, unpack
+from paraboloid.operators.saving import FORMAT, pack, repeated, unpack
 from paraboloid.spaces import storage
 
 MEMORY = 4 * 2**30
+MOST_PRODUCTS = 4096
 
 
 class LinearOperator(ABC):
@@ -39,6 +40,7 @@ class LinearOperator(ABC):
     """
 
     structures: ClassVar[dict[str, type]] = {}
+    by_products: bool = False  # whether nothing but products is known, so that writing it out takes P of them
     keeps_float64: ClassVar[tuple[str, ...]] = ()  # parts that `to(dtype)` leaves in double precision
 
     size: int
@@ -254,6 +256,11 @@ def inner_product(A: LinearOperator, B: LinearOperator) -> Tensor:
 def written_out(A: LinearOperator, verb: str, instead: str) -> Tensor:
     """The dense matrix for a verb without a closed form, or an error that names what to use instead."""
     needed = A.size**2 * A.dtype.itemsize
+    if A.by_products and A.size > MOST_PRODUCTS:
+        raise MemoryError(
+            f"`{verb}` has no closed form for {type(A).__name__}: it would take {A.size} products, one for each "
+            f"column, more than {MOST_PRODUCTS}. Use {instead}."
+        )
     if needed > MEMORY:
         raise MemoryError(
             f"`{verb}` has no closed form for {type(A).__name__}, and its ({A.size}, {A.size}) matrix "
@@ -284,6 +291,8 @@ def as_number(c: Any, sign: str) -> float:
 def _nbytes(part: Any) -> int:
     if isinstance(part, (list, tuple)):
         return sum(_nbytes(p) for p in part)
+    if isinstance(part, Tensor) and repeated(part):
+        return part.itemsize
     return part.nbytes if isinstance(part, (Tensor, LinearOperator)) else 0
 
 
@@ -296,5 +305,7 @@ def _move(part: Any, target: torch.dtype | torch.device, keep: bool) -> Any:
         return part.to(target)
     if isinstance(part, Tensor):
         stays = isinstance(target, torch.dtype) and (keep or not part.is_floating_point())
-        return part if stays else part.to(target)
+        if stays:
+            return part
+        return part[:1].to(target).expand(len(part)) if repeated(part) else part.to(target)
     return part

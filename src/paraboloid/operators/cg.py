@@ -43,6 +43,9 @@ def conjugate_gradient(
     """
     tolerance = default_tolerance(B.dtype) if tolerance is None else tolerance
     remaining = 10 * B.shape[0] + 100 if max_iterations is None else max_iterations
+    # squares of tiny or huge entries leave the range of float32, so columns are brought to size 1, by a power of 2
+    unit = torch.exp2(B.abs().amax(0).log2().floor().nan_to_num(neginf=0.0))
+    B = B / unit
     scale = _norm(B).clamp_min(torch.finfo(B.dtype).tiny)
     X, R = torch.zeros_like(B), B
     reached = (_norm(R) / scale).amax().item()
@@ -60,7 +63,7 @@ def conjugate_gradient(
             f"conjugate gradients should reach a relative residual of {tolerance:.3g}, found {reached:.3g}. "
             "Add damping, for example `A + 1e-3`, use float64, or pass a larger `tolerance`."
         )
-    return X
+    return X * unit
 
 
 def _run(multiply: Multiply, R: Tensor, precondition: Multiply, target: Tensor, limit: int) -> tuple[Tensor, int]:

@@ -44,6 +44,10 @@ class Gaussian:
     """
 
     def __init__(self, mean: Tensor, precision: LinearOperator) -> None:
+        if isinstance(precision, Tensor):
+            raise TypeError(
+                "`precision` should be a LinearOperator, found Tensor. Wrap it: Dense(matrix) or Diagonal(vector)."
+            )
         if mean.ndim != 1:
             raise ValueError(f"`mean` should have shape (P,), found {tuple(mean.shape)}.")
         check_vectors(mean, precision.size, precision.dtype, precision.device, "the precision")

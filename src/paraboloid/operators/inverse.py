@@ -22,7 +22,7 @@ class Inverse(LinearOperator):
     def __init__(self, operator: LinearOperator) -> None:
         self.operator = operator
         self.size, self.dtype, self.device = operator.size, operator.dtype, operator.device
-        self.psd = operator.psd
+        self.psd, self.by_products = operator.psd, operator.by_products
 
     def parts(self) -> dict[str, Any]:
         return {"operator": self.operator}

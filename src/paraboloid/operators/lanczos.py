@@ -58,8 +58,9 @@ def largest_eigenpairs(
 ) -> tuple[Tensor, Tensor]:
     """The k largest eigenvalues, descending (float64), and vectors (P, k), by restarted block Krylov (O.18).
 
-    `start` (P, b), b ≥ k; multiplicities up to b are found. Ends when every residual ‖A v − λ v‖ is
-    below `tolerance` times the largest |λ| seen (eps^(2/3) by default), else raises `NotConverged`.
+    `start` (P, b), b ≥ k, is random: what is orthogonal to it is not found, multiplicities up to b are. Ends when
+    every residual ‖A v − λ v‖ is below `tolerance` times the largest |λ| seen (eps^(2/3) by default), else raises
+    `NotConverged`.
 
     >>> A = torch.diag(torch.arange(50.0, dtype=torch.float64))
     >>> values, _ = largest_eigenpairs(lambda X: A @ X, torch.eye(50, dtype=torch.float64)[:, ::17] + 0.1, 2)
@@ -90,15 +91,23 @@ def _krylov(multiply: Multiply, V: Tensor, depth: int) -> tuple[Tensor, Tensor]:
     P = V.shape[0]
     block = torch.linalg.qr(V).Q
     bases, images = [block], [multiply(block)]
+    small, scale = 10 * torch.finfo(V.dtype).eps, 0.0
     for _ in range(depth - 1):
         Q = torch.cat(bases, 1)
         room = P - Q.shape[1]
         if room <= 0:
             break
         W = images[-1]
-        for _ in range(2):  # twice is enough: the second pass removes what the first left by rounding
-            W = W - Q @ (Q.mT @ W)
-            W = torch.linalg.qr(W).Q
+        scale = max(scale, float(torch.linalg.vector_norm(W, dim=0).max()))
+        W = W - Q @ (Q.mT @ W)
+        W, R = torch.linalg.qr(W)
+        Y, sizes, _ = torch.linalg.svd(R)
+        # directions that are rounding errors of zero would not be orthogonal to Q: the space is exhausted there
+        W = W @ Y[:, sizes > small * scale]
+        if W.shape[1] == 0:
+            break
+        for _ in range(2):  # what is left of Q in W is a rounding error over a singular value, then a rounding error
+            W = torch.linalg.qr(W - Q @ (Q.mT @ W)).Q
         block = W[:, :room]
         bases.append(block)
         images.append(multiply(block))

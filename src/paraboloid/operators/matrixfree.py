@@ -19,6 +19,8 @@ class MatrixFree(LinearOperator):
     ([3.0, 3.0], [[3.0, 0.0], [0.0, 3.0]])
     """
 
+    by_products = True
+
     def __init__(
         self,
         size: int,
@@ -28,7 +30,7 @@ class MatrixFree(LinearOperator):
         psd: bool = True,
     ) -> None:
         self.size, self.function, self.dtype = size, multiply, dtype or torch.get_default_dtype()
-        self.device, self.psd = torch.device(device), psd
+        self.device, self.psd = torch.empty(0, device=device).device, psd  # "cuda" is "cuda:0" on tensors
 
     def parts(self) -> dict[str, Any]:
         raise TypeError(

@@ -10,6 +10,11 @@ from torch import Tensor
 FORMAT = "operator"
 
 
+def repeated(part: Tensor) -> bool:
+    """Whether this is a vector of one number, held once however often it is repeated."""
+    return part.ndim == 1 and part.numel() > 1 and part.stride(0) == 0
+
+
 def pack(name: str, part: Any, tensors: dict[str, Tensor]) -> Any:
     """JSON for one part; the tensors met on the way go into `tensors` under dotted names.
 
@@ -18,6 +23,9 @@ def pack(name: str, part: Any, tensors: dict[str, Tensor]) -> Any:
     ([{'tensor': 'x.0'}, 3.0, {'slice': [0, 2]}], ['x.0'])
     """
     if isinstance(part, Tensor):
+        if repeated(part):
+            tensors[name] = part[:1]
+            return {"tensor": name, "repeat": len(part)}
         tensors[name] = part
         return {"tensor": name}
     if isinstance(part, torch.dtype):
@@ -39,7 +47,8 @@ def unpack(packed: Any, tensors: dict[str, Tensor], structures: dict[str, type])
     if not isinstance(packed, dict):
         return packed
     if "tensor" in packed:
-        return tensors[packed["tensor"]]
+        tensor = tensors[packed["tensor"]]
+        return tensor.expand(packed["repeat"]) if "repeat" in packed else tensor
     if "dtype" in packed:
         return getattr(torch, packed["dtype"])
     if "slice" in packed:

@@ -31,6 +31,7 @@ class Sum(LinearOperator):
         self.terms = terms
         self.size, self.dtype, self.device = terms[0].size, terms[0].dtype, terms[0].device
         self.psd = all(term.psd for term in terms)
+        self.by_products = any(term.by_products for term in terms)
 
     def parts(self) -> dict[str, Any]:
         return {"terms": list(self.terms)}
@@ -58,7 +59,7 @@ class Shifted(LinearOperator):
     def __init__(self, operator: LinearOperator, c: float) -> None:
         self.operator, self.c = operator, float(c)
         self.size, self.dtype, self.device = operator.size, operator.dtype, operator.device
-        self.psd = operator.psd and self.c >= 0
+        self.psd, self.by_products = operator.psd and self.c >= 0, operator.by_products
 
     def parts(self) -> dict[str, Any]:
         return {"operator": self.operator, "c": self.c}
@@ -83,7 +84,7 @@ class Scaled(LinearOperator):
     def __init__(self, operator: LinearOperator, c: float) -> None:
         self.operator, self.c = operator, float(c)
         self.size, self.dtype, self.device = operator.size, operator.dtype, operator.device
-        self.psd = operator.psd and self.c >= 0
+        self.psd, self.by_products = operator.psd and self.c >= 0, operator.by_products
 
     def parts(self) -> dict[str, Any]:
         return {"operator": self.operator, "c": self.c}

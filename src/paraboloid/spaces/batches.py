@@ -217,9 +217,13 @@ def _read(raw: Any, needs_inputs: bool, needs_targets: bool) -> Batch:
         return _read_mapping(raw, needs_targets)
     if not isinstance(raw, (tuple, list)) or len(raw) not in (2, 3):
         size = f" of {len(raw)}" if isinstance(raw, (tuple, list)) else ""
+        arrays = type(raw).__module__.split(".")[0] == "numpy"
+        way = (
+            "Make tensors of arrays by torch.from_numpy." if arrays else "Say where things are by inputs= and targets=."
+        )
         raise TypeError(
-            "a batch should be (x, y), (x, y, weights), a mapping or a dataclass; found "
-            f"{type(raw).__name__}{size}. Say where things are by inputs= and targets=."
+            f"a batch should be (x, y), (x, y, weights), a mapping or a dataclass; found {type(raw).__name__}{size}. "
+            + way
         )
     if len(raw) == 3 and not (needs_inputs and needs_targets):
         raise TypeError(

@@ -7,13 +7,13 @@ model, which cannot. They agree when the outputs are natural parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
-from torch.func import grad, jacrev, vmap
+from torch.func import vmap
 
 from paraboloid.spaces.likelihood import Likelihood
 from paraboloid.spaces.randomness import as_generator
@@ -66,16 +66,37 @@ class LogDensity(Likelihood):
         self.needs_targets = curvature == "hessian"
 
     def nll(self, h: Tensor, y: Tensor) -> Tensor:
-        """-log_prob of every row."""
-        return -_each(self.log_prob, h, y, ())
+        """-log_prob of every row: by vmap, or row by row for one that reads numbers, as h[y] does."""
+        if not len(h):
+            return h.sum(-1)
+        try:
+            return -vmap(self.log_prob)(h, y)
+        except RuntimeError as error:
+            if "vmap" not in str(error):
+                raise
+            return -torch.stack([self.log_prob(row, label) for row, label in zip(h, y, strict=True)])
 
     def gradient(self, h: Tensor, y: Tensor) -> Tensor:
-        """By reverse mode (L.27)."""
-        return -_each(grad(self.log_prob), h, y, h.shape[1:])
+        """By reverse mode (L.27); rows do not meet, so one pass does for all."""
+        at = h if h.requires_grad else h.detach().requires_grad_()
+        with torch.enable_grad():
+            return torch.autograd.grad(self.nll(at, y).sum(), at, create_graph=h.requires_grad)[0]
 
     def loss_hessian(self, h: Tensor, y: Tensor) -> Tensor:
         """By reverse mode over reverse mode (L.28); may be indefinite."""
-        return -_each(jacrev(grad(self.log_prob)), h, y, 2 * h.shape[1:])
+        at = h if h.requires_grad else h.detach().requires_grad_()
+        with torch.enable_grad():
+            g = self.gradient(at, y)
+            rows = [self._slope(g[:, c].sum(), at, create_graph=h.requires_grad) for c in range(h.shape[1])]
+        return torch.stack(rows, 1) if rows else h.new_zeros(*h.shape, 0)
+
+    @staticmethod
+    def _slope(value: Tensor, at: Tensor, create_graph: bool) -> Tensor:
+        """The gradient, zero where the value does not depend on h."""
+        if not value.requires_grad:
+            return torch.zeros_like(at)
+        found = torch.autograd.grad(value, at, create_graph=create_graph, retain_graph=True, allow_unused=True)[0]
+        return torch.zeros_like(at) if found is None else found
 
     def hessian(self, h: Tensor, y: Tensor | None = None) -> Tensor:
         """The curvature chosen: (L.28), refused where it is not semi-definite, or the Fisher (L.29), "
@@ -164,38 +185,32 @@ class LogDensity(Likelihood):
     def _fisher(self, h: Tensor) -> Tensor:
         if self.support is None:
             y = self.draw(h, None, self.samples)
-            g = torch.stack([self.gradient(h, targets) for targets in y])
+            g = self.gradient(h.repeat(len(y), 1), y.flatten(0, 1)).unflatten(0, y.shape[:2])
             return torch.einsum("snc,snd->ncd", g, g) / self.samples
-        y = self.support.to(h.device)
-        g = torch.stack([self.gradient(h, label.expand(len(h), *label.shape)) for label in y])
+        repeated, y = self._all_pairs(h)
+        g = self.gradient(repeated, y).view(len(self.support), *h.shape)
         return torch.einsum("sn,snc,snd->ncd", self._probabilities(h), g, g)
+
+    def _all_pairs(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows and targets (m n, ...): every row with every target of the support."""
+        assert self.support is not None
+        y = self.support.to(h.device)
+        return h.repeat(len(y), 1), y.repeat_interleave(len(h), 0)
 
     def _probabilities(self, h: Tensor) -> Tensor:
         """(m, n) probabilities of the support, which have to add up to 1."""
+        repeated, y = self._all_pairs(h)
         assert self.support is not None
-        y = self.support.to(h.device)
-        p = torch.stack([-self.nll(h, label.expand(len(h), *label.shape)) for label in y]).exp()
+        p = (-self.nll(repeated, y)).exp().view(len(self.support), len(h))
         total = p.sum(0)
         if bool(((total - 1).abs() > 1e-3).any()):
             worst = total[(total - 1).abs().argmax()].item()
             raise ValueError(
-                f"the probabilities of the {len(y)} targets in support= should add up to 1, found "
+                f"the probabilities of the {len(self.support)} targets in support= should add up to 1, found "
                 f"{worst:g}: list all "
                 "possible targets, and let log_prob include its constants; or give draw= instead."
             )
         return p
-
-
-def _each(function: Callable[[Tensor, Tensor], Tensor], h: Tensor, y: Tensor, shape: Sequence[int]) -> Tensor:
-    """The function of every row, (n, *shape): by vmap, or row by row for one that reads numbers, as h[y] does."""
-    if not len(h):
-        return h.new_zeros(0, *shape)
-    try:
-        return vmap(function)(h, y)
-    except RuntimeError as error:
-        if "vmap" not in str(error):
-            raise
-        return torch.stack([function(row, label) for row, label in zip(h, y, strict=True)])
 
 
 def _semi_definite(G: Tensor) -> None:

@@ -113,8 +113,9 @@ def _storable(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             raise TypeError(f"`tensors` should map str to Tensor, found {name!r}: {type(tensor).__name__}.")
         plain = tensor.detach().to("cpu").contiguous()
         storage = plain.untyped_storage()
-        if storage.data_ptr() in seen or storage.nbytes() != plain.numel() * plain.element_size():
-            plain = plain.clone()
+        held = plain.numel() * plain.element_size()
+        if storage.data_ptr() in seen or storage.nbytes() != held or 0 in plain.stride():
+            plain = plain.clone(memory_format=torch.contiguous_format)
         seen.add(plain.untyped_storage().data_ptr())
         stored[name] = plain
     return stored
