@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from case_record import Case
+from case_record import Case, seeded
 from cases import by_name
 from curvature.problems import as_data, batches, network
 from paraboloid import Batches, Curvature, curvature
@@ -77,6 +77,31 @@ def answer(ggn: Curvature) -> Tensor:
 
 def relative(found: Tensor, wanted: Tensor) -> float:
     return float((found.double() - wanted.double()).norm() / wanted.double().norm())
+
+
+# ---------------------------------------------------------------------- one small problem
+def draws(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
+
+
+X, Y = draws(6, 4), torch.tensor([0, 2, 1, 1, 0, 2])
+
+
+def mlp(device: torch.device) -> nn.Module:
+    """Linear(4, 5), Tanh, Linear(5, 3)."""
+    return by_name("mlp").build().to(device)
+
+
+def built(make: Callable[[], nn.Module], device: torch.device) -> nn.Module:
+    """A float64 module filled from a private generator, in evaluation mode."""
+    return seeded(make, "situation").to(device).eval()
+
+
+def used(model: nn.Module, data: Any, likelihood: Any = "categorical", **asked: Any) -> Curvature:
+    """A fit and one product: products see the data only when they are used."""
+    ggn = curvature(model, data, likelihood=likelihood, **asked)
+    answer(ggn)
+    return ggn
 
 
 # ---------------------------------------------------------------------- what is left as it was

@@ -10,31 +10,25 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from cases import by_name
-from curvature.situations import EXACT, answer, each, relative
-from paraboloid import Curvature, GaussianLikelihood, curvature
+from curvature.situations import (
+    ASKED,
+    EXACT,
+    SUMMED,
+    X,
+    Y,
+    answer,
+    built,
+    draws,
+    each,
+    left_as_found,
+    mlp,
+    relative,
+    used,
+)
+from paraboloid import GaussianLikelihood
 
 NAN, INF = float("nan"), float("inf")
 IGNORED = -100
-
-
-def draws(*shape: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
-
-
-X, Y = draws(6, 4), torch.tensor([0, 2, 1, 1, 0, 2])
-
-
-def mlp(device: torch.device) -> nn.Module:
-    """Linear(4, 5), Tanh, Linear(5, 3)."""
-    return by_name("mlp").build().to(device)
-
-
-def used(model: nn.Module, data: Any, likelihood: Any = "categorical", **asked: Any) -> Curvature:
-    """A fit and one product: products see the data only when they are used."""
-    ggn = curvature(model, data, likelihood=likelihood, **asked)
-    answer(ggn)
-    return ggn
 
 
 def with_entry(tensor: Tensor, value: float) -> Tensor:
@@ -123,32 +117,49 @@ class Overflows(nn.Module):
 
 @each(EXACT)
 def test_outputs_that_are_not_finite_name_the_layer(asked, device):
-    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).to(device)
+    model = mlp(device)
     model[1].register_forward_hook(lambda module, args, out: out / 0)
-    with pytest.raises(ValueError, match=r"outputs hold NaN or inf, first after '1' \(Tanh\); check that layer"):
-        used(model, (X, Y), **asked)
+    with left_as_found(model):
+        with pytest.raises(ValueError, match=r"outputs hold NaN or inf, first after '1' \(Tanh\); check that layer"):
+            used(model, (X, Y), **asked)
 
 
 def test_the_layer_is_named_with_several_inputs_and_where_no_module_is_to_blame(device):
     with pytest.raises(ValueError, match=r"first after 'head' \(Linear\)"):
-        used(Overflows().to(device), ((X, Y + 1), Y))
+        used(built(Overflows, device), ((X, Y + 1), Y))
 
 
 class Rooted(nn.Module):
-    """Finite outputs, and a derivative that is infinite at 0."""
+    """Finite outputs, and a derivative that is infinite where the first input is 0."""
 
     def __init__(self) -> None:
         super().__init__()
         self.first, self.second, self.head = nn.Linear(4, 5), nn.Linear(5, 5), nn.Linear(5, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.second(torch.sqrt(0 * self.first(x).square())))
+        return self.head(self.second(torch.sqrt((x[:, :1] * self.first(x)).square())))
 
 
-@each(EXACT)
+NO_GRADIENT = r"NaN or inf, first at 'first.weight'|gradients of 'first.*' hold NaN.*Check"
+
+
+@each(ASKED)
 def test_gradients_that_are_not_finite_name_the_parameter(asked, device):
-    with pytest.raises(ValueError, match=r"NaN or inf, first at 'first.weight'|gradients of 'first.*' hold NaN.*Check"):
-        used(Rooted().to(device), (X, Y), **asked)
+    broken = with_entry(X.flip(1), 0.0).flip(1).flip(0)
+    used(built(Rooted, device), (X, Y), **asked)
+    for data in ((broken, Y), [(X, Y), (broken, Y)]):
+        with pytest.raises(ValueError, match=NO_GRADIENT):
+            used(built(Rooted, device), data, **asked)
+
+
+@each(SUMMED)
+def test_an_update_whose_gradients_are_not_finite_is_never_read(asked, device):
+    ggn = used(built(Rooted, device), (X, Y), **asked)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=NO_GRADIENT):
+            ggn.update((torch.zeros_like(X), Y))
+        with pytest.raises(ValueError, match=NO_GRADIENT):
+            answer(ggn)
 
 
 NOT_FINITE = ["gaussian", "mse", "bernoulli", "poisson", "categorical"]
@@ -196,18 +207,28 @@ def test_targets_that_do_not_fit_the_likelihood_are_refused(asked, pair, device)
 
 
 UNFIT_OUTPUTS = {
-    "one_class": ("categorical", nn.Linear(4, 1), Y, r'at least two classes, found C = 1.*"bernoulli"'),
-    "no_class_axis": ("categorical", nn.Sequential(nn.Linear(4, 1), nn.Flatten(0)), Y, r"class axis.*found \(6,\)"),
-    "positive_precision": ("heteroscedastic", nn.Linear(4, 2), BITS[:, :1], r"should be negative; found .*softplus"),
+    "one_class": ("categorical", lambda: nn.Linear(4, 1), Y, r'at least two classes, found C = 1.*"bernoulli"'),
+    "no_class_axis": (
+        "categorical",
+        lambda: nn.Sequential(nn.Linear(4, 1), nn.Flatten(0)),
+        Y,
+        r"class axis.*found \(6,\)",
+    ),
+    "positive_precision": (
+        "heteroscedastic",
+        lambda: nn.Linear(4, 2),
+        BITS[:, :1],
+        r"should be negative; found .*softplus",
+    ),
 }
 
 
 @pytest.mark.parametrize("pair", UNFIT_OUTPUTS)
 @each([EXACT[2], EXACT[-4]])
 def test_outputs_that_do_not_fit_the_likelihood_are_refused(asked, pair, device):
-    likelihood, model, targets, message = UNFIT_OUTPUTS[pair]
+    likelihood, make, targets, message = UNFIT_OUTPUTS[pair]
     with pytest.raises((TypeError, ValueError), match=message):
-        used(model.double().to(device), (X, targets), likelihood, **asked)
+        used(built(make, device), (X, targets), likelihood, **asked)
 
 
 def test_a_class_out_of_range_in_a_later_batch_is_found(device):
@@ -294,4 +315,4 @@ class Alternating(nn.Module):
 @each([asked for asked in EXACT if asked["structure"] != "products" and "kind" not in asked])
 def test_batches_that_use_the_parameters_in_another_way_are_refused(asked, sizes, device):
     with pytest.raises(ValueError, match=r"uses the parameters in another way than the first.*fit them apart and add"):
-        used(Alternating().double().to(device), [tuple(t[:n] for t in (X, Y)) for n in sizes], **asked)
+        used(built(Alternating, device), [tuple(t[:n] for t in (X, Y)) for n in sizes], **asked)

@@ -128,3 +128,54 @@ def test_data_on_another_device_are_moved(asked, device):
     wanted = answer(curvature(mlp(device), here, likelihood="categorical", **asked))
     for data in (elsewhere, [elsewhere], DataLoader(TensorDataset(*elsewhere), 6)):
         assert relative(answer(curvature(mlp(device), data, likelihood="categorical", **asked)), wanted) < 1e-13
+
+
+# ---------------------------------------------------------------------- models that change
+def _stepped(model: nn.Module) -> None:
+    with torch.no_grad():
+        model.get_parameter("3.weight").mul_(1.5)
+
+
+def _written_through(model: nn.Module) -> None:
+    model.get_parameter("0.weight").data.mul_(1.5)
+
+
+def _replaced(model: nn.Module) -> None:
+    model.get_parameter("0.bias").data = torch.ones_like(model.get_parameter("0.bias"))
+
+
+def _loaded(model: nn.Module) -> None:
+    model.load_state_dict({name: tensor + 0.1 for name, tensor in model.state_dict().items()})
+
+
+def _statistics(model: nn.Module) -> None:
+    model[1].running_mean += 0.3
+
+
+@pytest.mark.parametrize("change", [_stepped, _written_through, _replaced, _loaded, _statistics])
+@pytest.mark.parametrize("params", [None, "3.*"], ids=["all", "some"])
+@each([asked for asked in EXACT if asked["structure"] == "products"])
+def test_products_follow_the_model(asked, params, change, device):
+    def made() -> nn.Module:
+        return by_name("batch_norm_1d").build().to(device)
+
+    case, model = by_name("batch_norm_1d"), made()
+    (x,), y = case.batch()
+    data = x.to(device), y.to(device)
+    ggn = curvature(model, data, likelihood="categorical", params=params, **asked)
+    before = answer(ggn)
+    other = made()
+    change(model)
+    change(other)
+    wanted = answer(curvature(other, data, likelihood="categorical", params=params, **asked))
+    assert relative(answer(ggn), wanted) < 1e-12
+    assert relative(before, wanted) > 1e-6
+
+
+@each([asked for asked in EXACT if asked["structure"] != "products"])
+def test_matrices_stay_as_they_were_when_the_model_changes(asked, device):
+    model = mlp(device)
+    ggn = curvature(model, pair(device), likelihood="categorical", **asked)
+    before = answer(ggn)
+    _written_through(model)
+    assert torch.equal(answer(ggn), before)

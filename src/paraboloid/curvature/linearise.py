@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
-from traceback import clear_frames
 
 import torch
 import torch.autograd.forward_ad as forward_ad
@@ -26,6 +25,7 @@ from paraboloid.spaces.randomness import without_draws
 from paraboloid.spaces.terms import Terms, terms
 
 WRONG_TWICE = frozenset({"WeightNormInterface"})  # nodes whose second derivative PyTorch gets wrong
+SLOW_TWICE = frozenset({"Convolution", "NativeBatchNorm", "CudnnBatchNorm"})  # forward mode is faster than a kept graph
 Jvp = Callable[[Tensor], Tensor]
 
 
@@ -46,6 +46,8 @@ class Linearised:
             self.plain = True
             self.terms = self._forward()
         suspect = any(is_users(node) or (kind(node) == "Embedding" and padding_of(node) >= 0) for node in nodes)
+        self._products = 0
+        self._cheap_twice = not any(kind(node) in SLOW_TWICE for node in nodes)
         self._jvp: Jvp | None = self._first_road(self._double_reverse, self._row_by_row) if suspect else None
 
     @property
@@ -82,13 +84,15 @@ class Linearised:
     # ------------------------------------------------------------------ J v
     def jvp(self, vector: Tensor) -> Tensor:
         """J v: (P,) -> (n, C)."""
+        self._products += 1
+        if self._products == 2 and self._jvp is None and self._cheap_twice:
+            self._jvp = self._first_road(self._double_reverse, lambda: self._dual)
         if self._jvp is None:
             try:
                 return self._dual(vector)
             except RuntimeError as error:  # NotImplementedError is one
                 if "forward" not in str(error) and "jvp" not in str(error):
                     raise
-                clear_frames(error.__traceback__)  # a cycle: they would hold the attempt's activations for long
                 self._jvp = self._first_road(self._double_reverse, self._row_by_row)
         return self._jvp(vector)
 
@@ -109,8 +113,8 @@ class Linearised:
         for road in roads[:-1]:
             try:
                 return road()
-            except RuntimeError as error:  # an operation without a second derivative
-                clear_frames(error.__traceback__)
+            except RuntimeError:  # an operation without a second derivative
+                continue
         return roads[-1]()
 
     def _double_reverse(self) -> Jvp:

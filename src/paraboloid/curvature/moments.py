@@ -47,17 +47,36 @@ class Moment:
         rows = rows.to(self.values.dtype)
         accumulate_upper(self.values, rows if scale is None else rows * scale.to(rows.dtype)[:, None])
 
+    def add_moment(self, moment: Tensor, total: Tensor | None = None, count: Tensor | None = None) -> None:
+        """Add Σ x xᵀ that was found elsewhere; with a bias also Σ x and the number of rows."""
+        self.values[: self.width, : self.width] += moment.to(self.values.dtype)
+        if self.bias and total is not None and count is not None:
+            self.values[: self.width, self.width] += total.to(self.values.dtype)
+            self.values[self.width, self.width] += count
+
     def add_counts(self, counts: Tensor) -> None:
         """Add one-hot rows, given how many there are of each."""
         target = self.values if self.onehot else self.values.diagonal()[: self.width]
         target += counts.to(self.values.dtype)
 
     def full(self) -> Tensor:
-        """The symmetric matrix, or the vector of its diagonal."""
+        """The symmetric matrix, or the vector of its diagonal; the sums themselves, not a copy."""
         if self.onehot:
-            return self.values.clone()
-        upper = torch.triu(self.values)
-        return upper + torch.triu(self.values, 1).T
+            return self.values
+        return mirror(self.values)
+
+
+BLOCK = 256
+
+
+def mirror(matrix: Tensor) -> Tensor:
+    """The same tensor with what lies above its diagonal copied below, block by block and without a second matrix."""
+    for start in range(0, len(matrix), BLOCK):
+        stop = min(start + BLOCK, len(matrix))
+        square = matrix[start:stop, start:stop]
+        square.copy_(square.triu() + square.triu(1).T)
+        matrix[stop:, start:stop] = matrix[start:stop, stop:].T
+    return matrix
 
 
 def accumulate_upper(out: Tensor, rows: Tensor) -> None:

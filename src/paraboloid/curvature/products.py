@@ -23,6 +23,7 @@ from paraboloid.operators.dense import Dense
 from paraboloid.operators.diagonal import Diagonal
 from paraboloid.operators.matrixfree import MatrixFree
 from paraboloid.spaces.batches import Batch
+from paraboloid.spaces.functional import require_eval
 from paraboloid.spaces.params import Params
 
 MEMORY = 4 * 2**30  # bytes of a matrix that is written out without asking
@@ -39,7 +40,7 @@ class Products:
         self.problem, self.options, self.progress = problem, options, progress
         self._state, self._device = generator.get_state(), generator.device
         self._count: float | None = None
-        self._kept: tuple[tuple[int, ...], Linearised] | None = None
+        self._kept: tuple[tuple, Linearised] | None = None
         self.single = problem.batches.single
         problem.batches.restartable()
 
@@ -94,6 +95,7 @@ class Products:
     @torch.no_grad()
     def multiply(self, X: Tensor) -> Tensor:
         """A X for X of shape (P, K)."""
+        require_eval(self.problem.model)
         X = X.clone() if X.is_inference() else X  # autograd cannot save a tensor made in inference mode
         generator = self._generator()
         total, count = torch.zeros_like(X), 0.0
@@ -125,12 +127,19 @@ class Products:
         """A data set of one batch keeps its graph: further products are cheaper."""
         if not self.single:
             return self._linearise(batch)
-        model = self.problem.model
-        held = [t for t in (*model.parameters(), *model.buffers()) if not t.is_inference()]
-        versions = tuple(t._version for t in held)
-        if self._kept is None or self._kept[0] != versions:
-            self._kept = (versions, self._linearise(batch))
+        state = self._model_state()
+        if self._kept is None or self._kept[0] != state:
+            self._kept = (state, self._linearise(batch))
         return self._kept[1]
+
+    def _model_state(self) -> tuple:
+        """What shows that the model has changed; writing through `.data` raises no version, but changes norms."""
+        model = self.problem.model
+        tensors = [t.detach() for t in (*model.parameters(), *model.buffers())]
+        marks = tuple((t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors)
+        floating = [t for t in tensors if t.is_floating_point() and t.numel()]
+        norms = torch._foreach_norm(floating)  # pyright: ignore[reportPrivateImportUsage]
+        return marks, tuple(torch.stack([norm.to(self._device, torch.float64) for norm in norms]).tolist())
 
     def _batch(self, here: Linearised, X: Tensor, generator: torch.Generator) -> Tensor:
         if self.options.kind == "hessian":

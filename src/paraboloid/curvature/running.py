@@ -14,6 +14,7 @@ from paraboloid.curvature.eigenkronecker import EigenAssembly, same_bases
 from paraboloid.curvature.fitting import Sums, block_key
 from paraboloid.curvature.verification import Verification, verify
 from paraboloid.operators.base import LinearOperator
+from paraboloid.spaces.functional import require_eval
 
 _ALGEBRA = [
     "solve",
@@ -59,6 +60,7 @@ class Curvature:
     def __init__(self, sums: Sums, generator: torch.Generator, num_data: float | None, fixed: Any = None):
         self._sums, self._generator, self._num_data, self._fixed = sums, generator, num_data, fixed
         self._operator: LinearOperator | None = None
+        self._checked = True
 
     @property
     def operator(self) -> LinearOperator:
@@ -67,6 +69,8 @@ class Curvature:
             return self._fixed.operator()
         if self._operator is None:
             assert self._sums.assembly is not None
+            if not self._checked:
+                self._sums.assembly.require_finite()  # an update that failed may have left NaN in the sums
             self._operator = self._sums.assembly.operator(self._sums.count)
         return self._operator
 
@@ -115,11 +119,15 @@ class Curvature:
         if decay is not None and not 0 <= decay < 1:
             raise ValueError(f"decay= should be at least 0 and below 1, found {decay!r}.")
         sums = self._sums
-        sums.add(sums.problem.batches.batch(batch), self._generator, decay)
-        sums.release()
+        require_eval(sums.problem.model)
+        self._operator, self._checked = None, False
+        try:
+            sums.add(sums.problem.batches.batch(batch), self._generator, decay)
+        finally:
+            sums.release()
         assert sums.assembly is not None
         sums.assembly.require_finite()
-        self._operator = None
+        self._checked = True
         return self
 
     def merge(self, other: Curvature) -> Curvature:

@@ -17,11 +17,13 @@ from torch import Tensor
 
 from paraboloid.curvature.graph import Node, Use
 from paraboloid.curvature.moments import Moment
+from paraboloid.curvature.rules.autocorrelation import patch_moment, worthwhile
 from paraboloid.curvature.rules.part import MatrixPart, Stacks
 from paraboloid.curvature.rules.split import RowSplit
 from paraboloid.curvature.rules.template import Bound, Template, row_owner
 
 KINDS = frozenset({"Convolution"})
+NARROW = 64  # channels up to which Σ g gᵀ of every frame is small beside the frame
 GATHERED = 1_000_000  # numbers gathered at once: stays in the cache
 
 
@@ -47,8 +49,17 @@ class Window:
 class PatchPart(MatrixPart):
     """Patches of the input beside positions of the output gradient, for one group of channels."""
 
-    def __init__(self, data: Tensor, window: Window, channels: slice, owner: Tensor, examples: int, index: Tensor):
-        self.data, self.window, self.channels = data, window, channels
+    def __init__(
+        self,
+        data: Tensor,
+        window: Window,
+        channels: slice,
+        owner: Tensor,
+        examples: int,
+        index: Tensor,
+        plain: tuple[Tensor, tuple[int, int]] | None = None,
+    ):
+        self.data, self.window, self.channels, self.plain = data, window, channels, plain
         self.index, self.examples = index, examples
         self.places = 1
         for size in window.output:
@@ -77,6 +88,9 @@ class PatchPart(MatrixPart):
         return frames.flatten(4).movedim(3, -1).flatten(2, 3)
 
     def add_inputs(self, moment: Moment, scale: Tensor | None = None) -> None:
+        if self.plain is not None:
+            self._add_correlation(moment, *self.plain, scale)
+            return
         step = max(1, GATHERED // max(self.places * self.width, 1))
         buffer = self.data.new_empty(min(step, len(self.data)) * self.places, self.width)
         scales = None if scale is None else self.split.spread(scale).repeat_interleave(self.places)
@@ -87,9 +101,22 @@ class PatchPart(MatrixPart):
             here = None if scales is None else scales[low * self.places : (low + len(view)) * self.places]
             moment.add_rows(rows, here)
 
+    def _add_correlation(self, moment: Moment, image: Tensor, padding: tuple[int, int], scale: Tensor | None) -> None:
+        """The same without patches; with weights w the rows are √w a."""
+        each = image.new_ones(len(image)) if scale is None else self.split.spread(scale).to(image.dtype)
+        scaled = image if scale is None else image * each[:, None, None, None]
+        kernel = (self.window.kernel[0], self.window.kernel[1])
+        sums = torch.einsum("n,nc...->c...", each, scaled)[None]  # Σ of patches = patches of Σ
+        padded = F.pad(sums, [p for pad in reversed(padding) for p in (pad, pad)]).movedim(1, -1).contiguous()
+        total = self.window.patches(padded).reshape(-1, self.width).sum(0)
+        moment.add_moment(patch_moment(scaled, kernel, padding), total, each.square().sum() * self.places)
+
     def add_outputs(self, stacks: Stacks, moment: Moment) -> None:
-        for frames in stacks[0][:, :, self.channels]:
-            moment.add_rows(frames.flatten(2).movedim(1, -1).reshape(-1, frames.shape[1]))
+        for frames in stacks[0][:, :, self.channels].flatten(3):
+            if frames.shape[1] <= NARROW:  # a product for each frame reads the gradients as they lie
+                moment.add_moment(torch.bmm(frames, frames.mT).sum(0))
+            else:
+                moment.add_rows(frames.movedim(1, -1).reshape(-1, frames.shape[1]))
 
     def total(self, stacks: Stacks, keep: Tensor) -> Tensor:
         frames = stacks[0][0][:, self.channels].flatten(2)
@@ -126,6 +153,7 @@ def _build(bound: Bound, index: Tensor, group: int) -> PatchPart:
     data = node._saved_input.detach()
     width = data.shape[1] // groups
     data = data[:, group * width : (group + 1) * width]
+    plain = _plain(node, data, tuple(weight.shape[2:]))
     kernel = tuple(weight.shape[2:])
     if node._saved_transposed:
         data = _inserted(data, node, kernel, space)
@@ -136,7 +164,16 @@ def _build(bound: Bound, index: Tensor, group: int) -> PatchPart:
     window = Window(kernel, stride, tuple(node._saved_dilation), tuple(space))
     outputs = bound.owners[0].shape[1] // groups
     channels = slice(group * outputs, (group + 1) * outputs)
-    return PatchPart(data.movedim(1, -1).contiguous(), window, channels, owner, bound.examples, index)
+    return PatchPart(data.movedim(1, -1).contiguous(), window, channels, owner, bound.examples, index, plain)
+
+
+def _plain(node: Node, image: Tensor, kernel: tuple[int, ...]) -> tuple[Tensor, tuple[int, int]] | None:
+    """The image and its padding, where an autocorrelation is cheaper than patches (measured on a CPU)."""
+    strides = {*node._saved_stride, *node._saved_dilation}
+    padding = tuple(node._saved_padding)
+    if node._saved_transposed or strides != {1} or image.device.type != "cpu":
+        return None
+    return (image, padding) if worthwhile(image.shape, kernel, padding) else None
 
 
 def owned(use: Use, slot: int, bound: Bound) -> bool:
