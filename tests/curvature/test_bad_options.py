@@ -63,17 +63,17 @@ def test_a_likelihood_that_is_unknown_is_refused_with_the_nearest_one(found, dev
     refused(device, message, likelihood=found)
 
 
-@pytest.mark.parametrize(
-    ("found", "message"),
-    [
-        (nn.CrossEntropyLoss(), 'found CrossEntropyLoss. For CrossEntropyLoss that is "categorical"'),
-        (nn.MSELoss(), 'found MSELoss. For MSELoss that is "mse"'),
-        (None, 'one of "categorical", .*found NoneType'),
-        (nn.functional.cross_entropy, "or a Likelihood such as .*found function"),
-    ],
-    ids=str,
-)
-def test_what_is_no_likelihood_is_refused(found, message, device):
+NO_LIKELIHOOD = {
+    "cross_entropy": (nn.CrossEntropyLoss(), 'found CrossEntropyLoss. For CrossEntropyLoss that is "categorical"'),
+    "mse": (nn.MSELoss(), 'found MSELoss. For MSELoss that is "mse"'),
+    "nothing": (None, 'one of "categorical", .*found NoneType'),
+    "function": (nn.functional.cross_entropy, "or a Likelihood such as .*found function"),
+}
+
+
+@pytest.mark.parametrize("what", NO_LIKELIHOOD)
+def test_what_is_no_likelihood_is_refused(what, device):
+    found, message = NO_LIKELIHOOD[what]
     refused(device, message, TypeError, likelihood=found)
 
 

@@ -21,9 +21,20 @@ def patch_moment(data: Tensor, kernel: tuple[int, int], padding: tuple[int, int]
     >>> bool(torch.allclose(patch_moment(x, (3, 3), (1, 1)), u.T @ u))
     True
     """
+    (a, b), (p, q), (C, H, W) = kernel, padding, data.shape[1:]
     total = _all_windows(data, kernel)
-    for rows in _outside(data, kernel, padding):
-        total -= rows.T @ rows
+    wide = F.pad(data, (b - 1, b - 1, a - 1, a - 1)).movedim(1, -1).contiguous()
+    down, right = H + a - 1, W + b - 1  # windows that meet the image
+    rows, columns = range(a - 1 - p, H + p), range(b - 1 - q, W + q)  # those at output positions
+    for i in range(down):
+        if i not in rows:
+            inside = range(max(0, a - 1 - i), min(a, down - i))  # only these rows of the kernel lie on the image
+            _subtract(total, wide, range(i, i + 1), range(right), inside, range(b))
+    for j in range(right):
+        if j not in columns:
+            inside = range(max(0, b - 1 - j), min(b, right - j))
+            _subtract(total, wide, rows, range(j, j + 1), range(a), inside)
+    total = total.view(a * b * C, a * b * C)
     return (total + total.T) / 2
 
 
@@ -40,11 +51,11 @@ def worthwhile(shape: torch.Size, kernel: tuple[int, ...], padding: tuple[int, .
         return False
     every = (shape[2] + kernel[0] - 1) * (shape[3] + kernel[1] - 1)
     wanted = (shape[2] + 2 * padding[0] - kernel[0] + 1) * (shape[3] + 2 * padding[1] - kernel[1] + 1)
-    return wanted > 0 and every - wanted < 0.7 * wanted
+    return wanted > 0 and every - wanted < 2 * wanted
 
 
 def _all_windows(data: Tensor, kernel: tuple[int, int]) -> Tensor:
-    """Σ u uᵀ over every window that meets the image, pixels beyond the edge being 0."""
+    """Σ u uᵀ (a, b, C, a, b, C) over every window that meets the image, pixels beyond the edge being 0."""
     C, (a, b) = data.shape[1], kernel
     # c, c', distance down 0 … a-1, distance right -(b-1) … b-1
     half = conv2d_weight(F.pad(data, (b - 1, b - 1, 0, a - 1)), [C, C, a, 2 * b - 1], data)
@@ -56,28 +67,16 @@ def _all_windows(data: Tensor, kernel: tuple[int, int]) -> Tensor:
                     block = half[:, :, k - i, m - j + b - 1]
                     total[i, j, :, k, m] = block
                     total[k, m, :, i, j] = block.T
-    return total.view(a * b * C, a * b * C)
+    return total
 
 
-def _outside(data: Tensor, kernel: tuple[int, int], padding: tuple[int, int]):
-    """Rows of patches of the windows that meet the image but are no output positions, in strips."""
-    (a, b), (p, q) = kernel, padding
-    wide = F.pad(data, (b - 1, b - 1, a - 1, a - 1)).movedim(1, -1).contiguous()
-    H, W = data.shape[2] + a - 1, data.shape[3] + b - 1  # windows in all
-    top, left = a - 1 - p, b - 1 - q  # windows before the first output position
-    for rows, columns in (
-        (range(top), range(W)),
-        (range(H - top, H), range(W)),
-        (range(top, H - top), range(left)),
-        (range(top, H - top), range(W - left, W)),
-    ):
-        if len(rows) and len(columns):
-            yield _patches(wide, rows, columns, kernel)
-
-
-def _patches(wide: Tensor, rows: range, columns: range, kernel: tuple[int, int]) -> Tensor:
-    s, (a, b) = wide.stride(), kernel
-    sizes = (len(wide), len(rows), len(columns), a, b, wide.shape[-1])
-    offset = wide.storage_offset() + rows.start * s[1] + columns.start * s[2]
-    view = wide.as_strided(sizes, (s[0], s[1], s[2], s[1], s[2], s[3]), offset)
-    return view.reshape(-1, a * b * wide.shape[-1])
+def _subtract(total: Tensor, wide: Tensor, rows: range, columns: range, down: range, right: range) -> None:
+    """Take away the windows at these rows and columns, of whose kernels only the part down × right is not zero."""
+    s, C = wide.stride(), wide.shape[-1]
+    sizes = (len(wide), len(rows), len(columns), len(down), len(right), C)
+    offset = wide.storage_offset() + (rows.start + down.start) * s[1] + (columns.start + right.start) * s[2]
+    patches = wide.as_strided(sizes, (s[0], s[1], s[2], s[1], s[2], s[3]), offset)
+    patches = patches.reshape(-1, len(down) * len(right) * C)
+    part = slice(down.start, down.stop), slice(right.start, right.stop)
+    place = total[part[0], part[1], :, part[0], part[1]]
+    place -= (patches.T @ patches).view(place.shape)
