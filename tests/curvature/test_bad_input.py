@@ -147,7 +147,7 @@ NO_GRADIENT = r"NaN or inf, first at 'first.weight'|gradients of 'first.*' hold 
 def test_gradients_that_are_not_finite_name_the_parameter(asked, device):
     broken = with_entry(X.flip(1), 0.0).flip(1).flip(0)
     used(built(Rooted, device), (X, Y), **asked)
-    for data in ((broken, Y), [(X, Y), (broken, Y)]):
+    for data in ((broken[:4], Y[:4]), [(X, Y), (broken, Y)]):  # before a layout is known, and after
         with pytest.raises(ValueError, match=NO_GRADIENT):
             used(built(Rooted, device), data, **asked)
 

@@ -218,6 +218,7 @@ def test_a_curvature_behaves_as_its_operator(structure, device):
     assert close(((found + 0.5) @ v), found @ v + 0.5 * v)
     assert close((2 * found / 4) @ v, (found @ v) / 2)
     assert close((found - found) @ v + v, v)
+    assert close((found.operator + found) @ v, 2 * (found @ v))
     assert found.shape == (found.size, found.size)
     assert "8 terms" in repr(found)
     assert close((found + 0.1).solve((found + 0.1) @ v), v, 1e-6)

@@ -24,6 +24,7 @@ from paraboloid.operators.diagonal import Diagonal
 from paraboloid.spaces.params import Params
 
 MEMORY = 4 * 2**30  # bytes of sums that are held without asking
+BUDGET = 1  # activations of the batch that columns held together may take
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Assembly:
         for item, blocks in zip(self.items, fed, strict=True):
             item.total.begin(blocks, columns.count, weights)
         group: list[Tensor] = []
-        size = self._group(capture, bound)
+        size = self._group(capture, bound, columns.count)
         for column in columns:
             group.append(column)
             if len(group) == size:
@@ -105,7 +106,7 @@ class Assembly:
         for item, blocks in zip(self.items, fed, strict=True):
             item.total.add(blocks, stacks)
 
-    def _group(self, capture: Capture, bound: Sequence[BoundBlock]) -> int:
+    def _group(self, capture: Capture, bound: Sequence[BoundBlock], columns: int) -> int:
         """Columns whose gradients are held together: more than one only where patches are shared among them."""
         shared = [
             part.positions > 1
@@ -118,10 +119,11 @@ class Assembly:
         if not any(shared):
             return 1
         held = sum(torch.Size(meta.shape).numel() for node in capture.nodes for meta in node._input_metadata)
-        numbers = 4 * capture.graph.activations()
+        numbers = BUDGET * capture.graph.activations()
         if self.options.memory is not None:
             numbers = self.options.memory // self.dtype.itemsize
-        return max(1, numbers // max(held, 1))
+        groups = -(-columns // max(1, numbers // max(held, 1)))
+        return -(-columns // max(groups, 1))  # groups of one size
 
     def require_finite(self) -> None:
         """Raise with the layer's name if a sum holds NaN or inf."""

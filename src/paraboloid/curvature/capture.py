@@ -117,6 +117,8 @@ class Capture:
         for number, node in enumerate(self.nodes):
             ports = range(len(node._input_metadata))
             stacks.append([self._stack([found[number][port] for found in pulled], node, port) for port in ports])
+            for found in pulled:
+                found[number] = ()  # what is stacked is not held twice
         return stacks
 
     def _stack(self, gradients: list[Tensor | None], node: Node, port: int) -> Tensor:

@@ -6,6 +6,7 @@ A parameter that is used in any other way, or partly under two different matrice
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -167,16 +168,18 @@ def _with_partner(template: Template, product: int | None) -> Template:
 
 
 def _key(index: Tensor) -> tuple:
-    return (tuple(index.shape), index.contiguous().cpu().numpy().tobytes())
+    """Shape and digest of an index."""
+    return (tuple(index.shape), hashlib.blake2b(index.contiguous().cpu().numpy().data, digest_size=16).digest())
 
 
 def _partition(selected, pulled, params: Params, joint: bool) -> list[Block]:
     groups: dict[tuple, list[Source]] = {}
     for template, _ in selected:
         if template.matrix:
-            key, turned = _key(template.index), _key(template.index.T)
-            swapped = key not in groups and turned in groups
-            groups.setdefault(turned if swapped else key, []).append(Source(template, swapped))
+            key, turned_shape = _key(template.index), tuple(reversed(template.index.shape))
+            maybe = key not in groups and any(shape == turned_shape for shape, _ in groups)
+            turned = _key(template.index.T) if maybe else None
+            groups.setdefault(turned if turned in groups else key, []).append(Source(template, turned in groups))
     biases = _joint_biases(groups, selected) if joint else {}
     flat = _flat_names(groups, biases, selected, pulled, params)
     leaves = {id(template): names for template, names in selected}
@@ -185,7 +188,8 @@ def _partition(selected, pulled, params: Params, joint: bool) -> list[Block]:
         names = leaves[id(sources[0].template)]
         if not flat.intersection(names):
             blocks.append(_matrix_block(names, sources, biases.get(key), leaves))
-    used = {id(b.template) for b in blocks for b in b.sources}
+    taken = [sources for sources in groups.values() if not flat.intersection(leaves[id(sources[0].template)])]
+    used = {id(source.template) for sources in taken for source in sources}
     used |= {id(t) for key, found in biases.items() for t in found if not flat.intersection(leaves[id(t)])}
     blocks += _flat_blocks([(t, n) for t, n in selected if id(t) not in used], pulled, params)
     return sorted(blocks, key=lambda block: int(block.positions.min()))
@@ -199,7 +203,9 @@ def _matrix_block(names: tuple[str, ...], sources: list[Source], bias, leaves) -
         names = (*names, *leaves[id(bias[0])])
     if len(sources) > 1:
         rule = f"{rule}, {len(sources)} uses"
-    return Block(names, index, True, bool(bias), rule, tuple(sources))
+    # the block's index serves all of its parts, so no template has to keep one
+    bare = tuple(replace(source, template=replace(source.template, index=index[:0])) for source in sources)
+    return Block(names, index, True, bool(bias), rule, bare)
 
 
 def _joint_biases(groups: dict[tuple, list[Source]], selected) -> dict[tuple, list[Template]]:
@@ -240,8 +246,10 @@ def _flat_names(groups, biases, selected, pulled, params: Params) -> set[str]:
         for name in leaves[id(sources[0].template)]:
             seen.setdefault(name, []).append(sources[0].template.index.reshape(-1))
     for name, indices in seen.items():
-        together = torch.cat(indices)
-        if len(torch.unique(together)) != len(together):
+        met = torch.zeros(params.numel, dtype=torch.bool, device=indices[0].device)
+        for index in indices:
+            met[index] = True
+        if int(met.sum()) != sum(len(index) for index in indices):
             flat.add(name)
     while True:
         more = set(flat)

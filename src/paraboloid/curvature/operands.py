@@ -45,10 +45,9 @@ def is_view(operand: Operand) -> bool:
 
 def selection(operand: Operand, tensors: Mapping[str, Tensor], offsets: Mapping[str, int]) -> Selection | None:
     """Positions in the flat vector of each element of the operand, or None if it is no selection."""
-    if operand.is_leaf:
-        (name,) = operand.leaves
-        tensor = tensors[name]
-        return Selection(offsets[name] + torch.arange(tensor.numel(), device=tensor.device).view(operand.shape), 1.0)
+    plain = _plain_positions(operand, tensors, offsets)
+    if plain is not None:
+        return Selection(plain, 1.0)
     leaves = [tensors[name] for name in operand.leaves]
     forward = _forward(operand, tensors)
     if forward is None:
@@ -65,6 +64,18 @@ def selection(operand: Operand, tensors: Mapping[str, Tensor], offsets: Mapping[
     if positions is None or not _copies(forward, positions, numbers, leaves, scale):
         return None
     return Selection(positions, scale)
+
+
+def _plain_positions(operand: Operand, tensors: Mapping[str, Tensor], offsets: Mapping[str, int]) -> Tensor | None:
+    """The two operands that nearly all layers have, a stored tensor and its transpose, without asking the graph."""
+    node = operand.edge[0]
+    turned = kind(node) == "T" and node.next_functions[0][0].name() == LEAF
+    if not (operand.is_leaf or turned):
+        return None
+    (name,) = operand.leaves
+    tensor, start = tensors[name], offsets[name]
+    positions = torch.arange(start, start + tensor.numel(), device=tensor.device).view(tensor.shape)
+    return positions.T if turned else positions
 
 
 def _forward(operand: Operand, tensors: Mapping[str, Tensor]):

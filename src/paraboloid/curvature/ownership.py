@@ -56,7 +56,9 @@ def find_owners(
     while place < examples or place == 1:
         digit = example // place % BASE
         scaled = cotangent * torch.exp2(digit.to(rows.dtype)).view(-1, *[1] * (rows.dim() - 1))
-        for k, (gs, hs) in enumerate(zip(base, pull(rows, nodes, scaled), strict=True)):
+        pulled = pull(rows, nodes, scaled)
+        for k, gs in enumerate(base):
+            hs, pulled[k] = pulled[k], ()  # let go of as soon as it was read
             for j, (g, h) in enumerate(zip(gs, hs, strict=True)):
                 code = codes[k][j]
                 if g is not None and h is not None and code is not None and not mixed[k]:
@@ -68,13 +70,17 @@ def find_owners(
 
 
 def _digits(g: Tensor, h: Tensor) -> tuple[Tensor, bool]:
+    """log2 of h / g where g is not zero, and whether every one of them is a digit."""
     zero = g == 0
-    ratio = torch.where(zero, 1.0, h.double() / g.double())
-    exponent = torch.log2(ratio.clamp_min(2.0**-60))
+    working = torch.promote_types(g.dtype, torch.float32)
+    ratio = (h.to(working) / g.to(working)).masked_fill_(zero, 1.0)
+    pure = bool(torch.isfinite(ratio).all()) and bool((ratio > 0).all()) and not bool((zero & (h != 0)).any())
+    if not pure:
+        return torch.zeros(g.shape, dtype=torch.int32, device=g.device), False
+    exponent = ratio.log2_()
     digit = exponent.round()
-    off = (exponent - digit).abs() > TOLERANCE
-    off |= ~torch.isfinite(ratio) | (digit < 0) | (digit >= BASE) | (zero & (h != 0))
-    return digit.clamp(0, BASE - 1).to(torch.int32), not bool(off.any())
+    pure = bool(((exponent - digit).abs_() <= TOLERANCE).all()) and digit.min() >= 0 and digit.max() < BASE
+    return digit.to(torch.int32), bool(pure)
 
 
 def _summaries(

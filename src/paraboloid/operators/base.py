@@ -76,6 +76,8 @@ class LinearOperator(ABC):
         if isinstance(other, LinearOperator):
             check_partner(self, other)
             return verbs.add(self, other)
+        if not isinstance(other, Real | Tensor) and hasattr(other, "__radd__"):
+            return NotImplemented  # what stands for an operator knows how to be added to one
         c = as_number(other, "+")
         if c < 0 and self.psd:
             raise ValueError(

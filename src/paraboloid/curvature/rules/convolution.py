@@ -7,7 +7,8 @@ same way, so nothing is permuted afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,6 +25,7 @@ from paraboloid.curvature.rules.template import Bound, Template, row_owner
 
 KINDS = frozenset({"Convolution"})
 NARROW = 64  # channels up to which Σ g gᵀ of every frame is small beside the frame
+Prepare = Callable[[Tensor], Tensor]
 GATHERED = 1_000_000  # numbers gathered at once: stays in the cache
 
 
@@ -47,68 +49,68 @@ class Window:
 
 
 class PatchPart(MatrixPart):
-    """Patches of the input beside positions of the output gradient, for one group of channels."""
+    """Patches of the input beside positions of the output gradient, for one group of channels.
+
+    ``image`` is the input as it was saved; ``prepare`` pads some of its frames and lays them out for the window, so
+    that a padded copy is never held for longer than its chunk.
+    """
 
     def __init__(
         self,
-        data: Tensor,
+        image: Tensor,
+        prepare: Prepare,
         window: Window,
         channels: slice,
         owner: Tensor,
         examples: int,
         index: Tensor,
-        plain: tuple[Tensor, tuple[int, int]] | None = None,
+        padding: tuple[int, int] | None = None,
     ):
-        self.data, self.window, self.channels, self.plain = data, window, channels, plain
-        self.index, self.examples = index, examples
-        self.places = 1
-        for size in window.output:
-            self.places *= size
-        self.width = data.shape[-1]
-        for size in window.kernel:
-            self.width *= size
+        self.image, self.prepare, self.window, self.channels = image, prepare, window, channels
+        self.index, self.examples, self.padding = index, examples, padding
+        self.places, self.width = math.prod(window.output), math.prod(window.kernel) * image.shape[1]
         self.bias = index.shape[1] == self.width + 1
         self.split = RowSplit(owner, examples)
-        self.rows = data.shape[0] * self.places
+        self.rows = image.shape[0] * self.places
         self.positions = self.split.positions * self.places
 
     @property
     def positions_of(self) -> Tensor:
         return self.split.counts() * self.places
 
-    def _gather(self, data: Tensor) -> Tensor:
-        return self.window.patches(data).reshape(-1, self.width)
+    def _gather(self, frames: Tensor) -> Tensor:
+        return self.window.patches(self.prepare(frames)).reshape(-1, self.width)
 
     def inputs(self, low: int, high: int) -> Tensor:
-        frames = self.split.take(self.data, 0, low, high).flatten(0, 1)
-        return self._gather(frames.contiguous()).view(high - low, -1, self.width)
+        frames = self.split.take(self.image, 0, low, high).flatten(0, 1)
+        return self._gather(frames).view(high - low, -1, self.width)
 
     def outputs(self, stacks: Stacks, low: int, high: int) -> Tensor:
         frames = self.split.take(stacks[0][:, :, self.channels], 1, low, high)  # (K, b, frames, o, *space)
         return frames.flatten(4).movedim(3, -1).flatten(2, 3)
 
     def add_inputs(self, moment: Moment, scale: Tensor | None = None) -> None:
-        if self.plain is not None:
-            self._add_correlation(moment, *self.plain, scale)
+        if self.padding is not None:
+            self._add_correlation(moment, self.padding, scale)
             return
         step = max(1, GATHERED // max(self.places * self.width, 1))
-        buffer = self.data.new_empty(min(step, len(self.data)) * self.places, self.width)
+        buffer = self.image.new_empty(min(step, len(self.image)) * self.places, self.width)
         scales = None if scale is None else self.split.spread(scale).repeat_interleave(self.places)
-        for low in range(0, len(self.data), step):
-            view = self.window.patches(self.data[low : low + step])
+        for low in range(0, len(self.image), step):
+            view = self.window.patches(self.prepare(self.image[low : low + step]))
             rows = buffer[: view.shape[0] * self.places]
             rows.view(view.shape).copy_(view)
             here = None if scales is None else scales[low * self.places : (low + len(view)) * self.places]
             moment.add_rows(rows, here)
 
-    def _add_correlation(self, moment: Moment, image: Tensor, padding: tuple[int, int], scale: Tensor | None) -> None:
+    def _add_correlation(self, moment: Moment, padding: tuple[int, int], scale: Tensor | None) -> None:
         """The same without patches; with weights w the rows are √w a."""
+        image = self.image
         each = image.new_ones(len(image)) if scale is None else self.split.spread(scale).to(image.dtype)
         scaled = image if scale is None else image * each[:, None, None, None]
         kernel = (self.window.kernel[0], self.window.kernel[1])
         sums = torch.einsum("n,nc...->c...", each, scaled)[None]  # Σ of patches = patches of Σ
-        padded = F.pad(sums, [p for pad in reversed(padding) for p in (pad, pad)]).movedim(1, -1).contiguous()
-        total = self.window.patches(padded).reshape(-1, self.width).sum(0)
+        total = self._gather(sums).sum(0)
         moment.add_moment(patch_moment(scaled, kernel, padding), total, each.square().sum() * self.places)
 
     def add_outputs(self, stacks: Stacks, moment: Moment) -> None:
@@ -123,9 +125,9 @@ class PatchPart(MatrixPart):
         frames = frames * self.split.spread(keep)[:, None, None]
         total = frames.new_zeros(frames.shape[1], self.width)
         step = max(1, GATHERED // max(self.places * self.width, 1))
-        for low in range(0, len(self.data), step):
+        for low in range(0, len(self.image), step):
             rows = frames[low : low + step].movedim(1, -1).reshape(-1, frames.shape[1])
-            total.addmm_(rows.T, self._gather(self.data[low : low + step]).to(rows.dtype))
+            total.addmm_(rows.T, self._gather(self.image[low : low + step]).to(rows.dtype))
         return torch.cat([total, frames.sum((0, 2))[:, None]], 1) if self.bias else total
 
 
@@ -150,30 +152,27 @@ def _build(bound: Bound, index: Tensor, group: int) -> PatchPart:
     space = bound.owners[0].shape[2:]
     weight = node._saved_weight
     groups = node._saved_groups
-    data = node._saved_input.detach()
-    width = data.shape[1] // groups
-    data = data[:, group * width : (group + 1) * width]
-    plain = _plain(node, data, tuple(weight.shape[2:]))
+    image = node._saved_input.detach()
+    width = image.shape[1] // groups
+    image = image[:, group * width : (group + 1) * width]
     kernel = tuple(weight.shape[2:])
-    if node._saved_transposed:
-        data = _inserted(data, node, kernel, space)
-        stride = (1,) * len(kernel)
-    else:
-        data = F.pad(data, [p for pad in reversed(node._saved_padding) for p in (pad, pad)])
-        stride = tuple(node._saved_stride)
+    stride = (1,) * len(kernel) if node._saved_transposed else tuple(node._saved_stride)
     window = Window(kernel, stride, tuple(node._saved_dilation), tuple(space))
+    layout = _inserted if node._saved_transposed else _padded
+    prepare = partial(layout, geometry=Geometry.of(node), kernel=kernel, space=tuple(space))
     outputs = bound.owners[0].shape[1] // groups
     channels = slice(group * outputs, (group + 1) * outputs)
-    return PatchPart(data.movedim(1, -1).contiguous(), window, channels, owner, bound.examples, index, plain)
+    padding = _correlated(node, image, kernel)
+    return PatchPart(image, prepare, window, channels, owner, bound.examples, index, padding)
 
 
-def _plain(node: Node, image: Tensor, kernel: tuple[int, ...]) -> tuple[Tensor, tuple[int, int]] | None:
-    """The image and its padding, where an autocorrelation is cheaper than patches (measured on a CPU)."""
+def _correlated(node: Node, image: Tensor, kernel: tuple[int, ...]) -> tuple[int, int] | None:
+    """The padding, where an autocorrelation is cheaper than patches (measured on a CPU)."""
     strides = {*node._saved_stride, *node._saved_dilation}
     padding = tuple(node._saved_padding)
     if node._saved_transposed or strides != {1} or image.device.type != "cpu":
         return None
-    return (image, padding) if worthwhile(image.shape, kernel, padding) else None
+    return padding if worthwhile(image.shape, kernel, padding) else None  # type: ignore[return-value]
 
 
 def owned(use: Use, slot: int, bound: Bound) -> bool:
@@ -181,19 +180,37 @@ def owned(use: Use, slot: int, bound: Bound) -> bool:
     return row_owner(bound.owners[0], [0]) is not None
 
 
-def _inserted(data: Tensor, node: Node, kernel: Sequence[int], space: Sequence[int]) -> Tensor:
-    """The input with stride - 1 zeros between its pixels, padded so that output t reads the patch at t."""
-    stride, dilation, padding = node._saved_stride, node._saved_dilation, node._saved_padding
-    reach = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
-    before = [r - p for r, p in zip(reach, padding, strict=True)]
+@dataclass(frozen=True)
+class Geometry:
+    """What a node saved of a convolution's arguments."""
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    @classmethod
+    def of(cls, node: Node) -> Geometry:
+        return cls(tuple(node._saved_stride), tuple(node._saved_padding), tuple(node._saved_dilation))
+
+
+def _padded(frames: Tensor, geometry: Geometry, kernel: Sequence[int], space: Sequence[int]) -> Tensor:
+    """Frames with zeros around them, channels last."""
+    wide = F.pad(frames, [p for pad in reversed(geometry.padding) for p in (pad, pad)])
+    return wide.movedim(1, -1).contiguous()
+
+
+def _inserted(frames: Tensor, geometry: Geometry, kernel: Sequence[int], space: Sequence[int]) -> Tensor:
+    """Frames with stride - 1 zeros between their pixels, padded so that output t reads the patch at t."""
+    reach = [d * (k - 1) for d, k in zip(geometry.dilation, kernel, strict=True)]
+    before = [r - p for r, p in zip(reach, geometry.padding, strict=True)]
     sizes = [out + r for out, r in zip(space, reach, strict=True)]
-    wide = data.new_zeros(*data.shape[:2], *sizes)
-    taken, placed = [slice(None)] * 2, [slice(None)] * 2
-    for size, start, step, room in zip(data.shape[2:], before, stride, sizes, strict=True):
+    wide = frames.new_zeros(len(frames), *sizes, frames.shape[1])
+    taken, placed = [slice(None)], [slice(None)]
+    for size, start, step, room in zip(frames.shape[2:], before, geometry.stride, sizes, strict=True):
         first = max(0, -(start // step))  # the first pixel that lies inside, where padding cuts some off
         count = max(0, min(size, -((start - room) // step)) - first)
         taken.append(slice(first, first + count))
         begin = start + first * step
         placed.append(slice(begin, begin + max((count - 1) * step + 1, 0), step))
-    wide[tuple(placed)] = data[tuple(taken)]
+    wide[tuple(placed)] = frames.movedim(1, -1)[tuple(taken)]
     return wide
