@@ -48,6 +48,7 @@ def dense_with(middle: nn.Module) -> nn.Module:
 
 def compiled(backend: str) -> nn.Module:
     """A network behind torch.compile."""
+    torch.compiler.reset()  # after a few compilations of one forward PyTorch gives up and runs it eagerly
     return torch.compile(dense_with(nn.Identity()), backend=backend)  # type: ignore[return-value]
 
 
