@@ -1,7 +1,8 @@
 """Run the comparison: python benchmarks/run.py [task ...] [--models M,L] [--device cuda] [--rounds 7].
 
 Writes benchmarks/results/<date>-<machine>.json (records of the same day, machine and versions are renewed one
-by one, so a long comparison may be run in pieces) and renders docs/benchmarks.md from the newest record.
+by one, so a long comparison may be run in pieces) and renders docs/benchmarks.md from the newest record. The task
+`growth` stands for itself: paraboloid alone, at growing sizes; it writes docs/growth.md.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import growth
 import measure
 import page
 import torch
@@ -29,6 +31,7 @@ from tasks import OURS, TASKS
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
+GROWTH = "growth"
 DISTRIBUTIONS = {
     "torch": "torch",
     "paraboloid": "paraboloid",
@@ -42,7 +45,7 @@ DISTRIBUTIONS = {
 
 def arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="paraboloid and its peers, side by side")
-    parser.add_argument("tasks", nargs="*", metavar="task", help=f"any of {', '.join(TASKS)}; default: all")
+    parser.add_argument("tasks", nargs="*", metavar="task", help=f"any of {', '.join(TASKS)}; default: all; or growth")
     parser.add_argument("--models", help="letters, as M,L (default: those of each task)")
     parser.add_argument("--libraries", help="names separated by commas (default: all)")
     parser.add_argument("--device", default=os.environ.get("PARABOLOID_DEVICE", "cpu"))
@@ -52,9 +55,11 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--no-memory", action="store_true", help="measure time only")
     parser.add_argument("--peak", nargs=3, metavar=("TASK", "MODEL", "LIBRARY"), help=argparse.SUPPRESS)
     chosen = parser.parse_args(argv)
-    unknown = [task for task in chosen.tasks if task not in TASKS]
+    unknown = [task for task in chosen.tasks if task not in (*TASKS, GROWTH)]
     if unknown:
-        parser.error(f"there is no task {unknown[0]!r}; the tasks are {', '.join(TASKS)}")
+        parser.error(f"there is no task {unknown[0]!r}; the tasks are {', '.join(TASKS)} and {GROWTH}")
+    if GROWTH in chosen.tasks and len(chosen.tasks) > 1:
+        parser.error(f"{GROWTH} is run by itself")
     chosen.models = re.findall(r"\w", chosen.models) if chosen.models else None
     wrong = [key for key in chosen.models or [] if key not in BUILDERS]
     if wrong:
@@ -216,11 +221,32 @@ def store(new: list[dict[str, Any]], device: str) -> None:
     PAGE.write_text(page.render(record, str(path.relative_to(ROOT))))
 
 
+def grow(options: argparse.Namespace) -> int:
+    """The task that compares paraboloid with itself."""
+    rows, here, found = growth.run(options.device, options.rounds), machine(options.device), versions()
+    today = datetime.date.today().isoformat()
+    record = {"date": today, "machine": here, "versions": found, "commit": commit(), "results": rows}
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / f"{today}-growth-{here['device'].lower().replace(' ', '-')}.json").write_text(
+        json.dumps(record, indent=1) + "\n"
+    )
+    head = growth.PAGE.format(
+        machine=f"{here['processor']}, {here['threads']} threads, {here['device']}",
+        versions=f"torch {found['torch']}, paraboloid {found['paraboloid']}",
+        date=today,
+        rounds=options.rounds,
+    )
+    (PAGE.parent / "growth.md").write_text(head + growth.table(rows))
+    return 0
+
+
 def main(argv: list[str]) -> int:
     options = arguments(argv)
     warnings.simplefilter("ignore")  # of the peers about torch, of torch about the peers
     if options.threads:
         torch.set_num_threads(options.threads)
+    if options.tasks == [GROWTH]:
+        return grow(options)
     if options.peak:
         print(json.dumps(peak_of(*options.peak, options.device)))
         return 0

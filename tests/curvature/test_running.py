@@ -121,6 +121,18 @@ def test_a_low_rank_that_does_not_hold_all_columns_is_the_leading_part(device):
     assert fit(halves(device), device, "lowrank").coverage["0.0.weight"].exact
 
 
+def test_a_low_rank_of_many_columns_of_a_small_model_is_exact(device):
+    """More than 1,024 columns, but a matrix that can be written out."""
+    case = by_name("mlp")
+    data = as_data(batches(case, (700, 3), device))
+    found = curvature(network(case, device), data, likelihood="categorical", structure="lowrank", estimate="exact")
+    assert close(found.dense(), exact("mlp", "ggn", str(device), (700, 3)), 1e-10)
+    assert found.coverage["0.weight"].exact
+    cut = curvature(network(case, device), data, likelihood="categorical", structure="lowrank", rank=4)
+    assert cut.operator.rank == 4  # type: ignore[attr-defined]
+    assert close(cut.eigenvalues()[-4:], found.eigenvalues()[-4:])
+
+
 def test_a_low_rank_from_products_is_the_leading_part_too(device):
     """(C.10): with room for a few columns only, a random block is multiplied instead."""
     wanted = exact("conv2d_grouped", "ggn", str(device), (5, 3))

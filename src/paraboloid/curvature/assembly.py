@@ -151,7 +151,7 @@ class Assembly:
             return Diagonal(diagonal)
         if self.options.structure == "dense" and isinstance(parts[0][2], Dense):
             return parts[0][2]
-        return BlockDiagonal(size, [OperatorBlock(*part) for part in parts])
+        return BlockDiagonal(size, [OperatorBlock(*part) for part in parts], check=False)
 
 
 def _layers(blocks: Sequence[Block]) -> dict[str, list[int]]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from paraboloid.curvature.capture import Capture
 from paraboloid.curvature.columns import columns
 from paraboloid.curvature.fitting import Sums
-from paraboloid.curvature.lowrank import DEFAULT_RANK, ColumnStore, randomised
+from paraboloid.curvature.lowrank import DEFAULT_RANK, WRITTEN_OUT, ColumnStore, leading, randomised
 from paraboloid.curvature.options import Options
 from paraboloid.curvature.problem import Problem
 from paraboloid.curvature.products import Fixed, Products, Progress, written_out
@@ -184,14 +184,19 @@ def _lowrank(
             break
     require_terms(count)
     assert store is not None
-    sums.truncated |= store.full
     if not store.full:
         bad = next(filter(None, (bad_parameter(problem.params, rows) for rows in store.rows)), None)
         if bad is not None:
             raise not_finite(bad)
         return Curvature(sums, generator, num_data, Fixed(store.operator(count), count))
-    start = torch.Generator(generator.device)
-    start.set_state(state)
-    products = Products(problem, Options("products", options.estimate, samples=options.samples), start, progress)
-    found = randomised(products.operator(), options.rank or DEFAULT_RANK, generator)
-    return Curvature(sums, generator, num_data, Fixed(found, products.count()))
+    again = torch.Generator(generator.device)
+    again.set_state(state)
+    size = problem.params.numel
+    if size <= WRITTEN_OUT and (options.memory is None or size**2 * problem.dtype.itemsize <= options.memory):
+        whole = _summed(problem, replace(options, structure="dense", rank=None), again, None, progress)
+        found, count = leading(whole.dense(), options.rank), whole.num_data
+    else:
+        sums.truncated = True
+        products = Products(problem, Options("products", options.estimate, samples=options.samples), again, progress)
+        found, count = randomised(products.operator(), options.rank or DEFAULT_RANK, generator), products.count()
+    return Curvature(sums, generator, num_data, Fixed(found, count))

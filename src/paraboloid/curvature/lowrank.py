@@ -1,8 +1,8 @@
 """A thin factor of the curvature: from its columns where they are few, else from products with a random block.
 
-Columns are exact: every (column, example) gradient is one, and a Gram matrix of them has the curvature's
-spectrum. Where they are many, a randomised range finder with power iterations (C.10) asks for the leading part
-through products.
+Columns are exact: every (column, example) gradient is one, and a Gram matrix of them has the curvature's spectrum.
+Where they are many, the matrix is written out if it is small; else a randomised range finder with power iterations
+(C.10) asks for the leading part through products.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from paraboloid.operators.lowrank import LowRank
 
 FEW = 1024  # columns that are held without asking, where the memory allows
 DEFAULT_RANK = 100
+WRITTEN_OUT = 4096  # parameters up to which the whole matrix and its eigenvectors are cheaper than products
 OVERSAMPLING, POWER_ITERATIONS = 10, 2
 MEMORY = 2**30  # bytes of columns that are held without asking
 
@@ -57,15 +58,25 @@ def thin(rows: Tensor, rank: int | None) -> LowRank:
     """XᵀX as U diag(w) Uᵀ from the smaller of the two Gram matrices of X."""
     wide = rows.shape[0] <= rows.shape[1]
     gram = (rows @ rows.T if wide else rows.T @ rows).double()
-    values, vectors = torch.linalg.eigh(gram)
-    keep = values > values[-1].clamp_min(0) * max(gram.shape) * torch.finfo(rows.dtype).eps
-    if rank is not None:
-        keep &= torch.arange(len(values), device=values.device) >= len(values) - rank
-    values, vectors = values[keep], vectors[:, keep]
+    values, vectors = _largest(gram, rank, rows.dtype)
     if not wide:
         return LowRank(vectors.to(rows.dtype), values.to(rows.dtype))
     factor = (rows.T.double() @ vectors) / values.sqrt()
     return LowRank(factor.to(rows.dtype), values.to(rows.dtype))
+
+
+def leading(matrix: Tensor, rank: int | None) -> LowRank:
+    """The leading eigenpairs of a matrix that is written out; all that are not rounding if the rank is None."""
+    values, vectors = _largest(matrix.double(), rank, matrix.dtype)
+    return LowRank(vectors.to(matrix.dtype), values.to(matrix.dtype))
+
+
+def _largest(matrix: Tensor, rank: int | None, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    values, vectors = torch.linalg.eigh(matrix)
+    keep = values > values[-1].clamp_min(0) * len(matrix) * torch.finfo(dtype).eps
+    if rank is not None:
+        keep &= torch.arange(len(values), device=values.device) >= len(values) - rank
+    return values[keep], vectors[:, keep]
 
 
 def randomised(operator: LinearOperator, rank: int, generator: torch.Generator) -> LowRank:

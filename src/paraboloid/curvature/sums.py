@@ -87,7 +87,11 @@ class SquareSum(BlockSum):
             self._defer(part, stack)
         elif alone and isinstance(part, MatrixPart):
             for low, high in block.chunks(_columns(stack)):
-                self._add_squared(part.extended(low, high), part.outputs(stack, low, high))
+                outputs = part.outputs(stack, low, high)
+                if self.bases == (None, None):
+                    self._add_plain(part, part.inputs(low, high), outputs)
+                else:
+                    self._add_squared(part.extended(low, high), outputs)
         else:
             for low, high in block.chunks(_columns(stack)):
                 found = rotated(block.gradients(stacks, low, high), self.bases)
@@ -107,6 +111,13 @@ class SquareSum(BlockSum):
         inputs = _times(part.extended(0, part.examples)[:, 0].to(self._pending.dtype), self.bases[1])
         self.squares.addmm_(self._pending.T.to(self.squares.dtype), inputs.square().to(self.squares.dtype))
         self._pending = None
+
+    def _add_plain(self, part: MatrixPart, inputs: Tensor, outputs: Tensor) -> None:
+        """In the standard basis a bias needs no column of ones: its gradient is the sum of g."""
+        found = MatrixPart.product(inputs, outputs).unflatten(1, (outputs.shape[0], -1))
+        self.squares[:, : inputs.shape[-1]] += found.square_().sum((0, 1)).to(self.squares.dtype)
+        if part.bias:
+            self.squares[:, -1] += outputs.sum(2).square_().sum((0, 1)).to(self.squares.dtype)
 
     def _add_squared(self, inputs: Tensor, outputs: Tensor) -> None:
         """Rotate whichever is smaller on each side, the rows or the gradients made from them."""

@@ -38,15 +38,18 @@ class BlockDiagonal(LinearOperator):
     ([7.0, 0.0, 5.0], [8.0, 1.0, 6.0])
     """
 
-    def __init__(self, size: int, blocks: Sequence[Block]) -> None:
+    def __init__(self, size: int, blocks: Sequence[Block], *, check: bool = True) -> None:
         if not blocks:
             raise ValueError("a BlockDiagonal should have at least one block, found none.")
         first = blocks[0].operator
         self.size, self.dtype, self.device = size, first.dtype, first.device
+        self.psd = all(block.operator.psd for block in blocks)
+        if not check:  # positions that are known to be disjoint: reading them all costs as much as a product
+            self.blocks = tuple(blocks)
+            return
         self.blocks = tuple(_normalised(block, size, self.device) for block in blocks)
         for block in self.blocks:
             _check_block(block, first)
-        self.psd = all(block.operator.psd for block in self.blocks)
         self._check_disjoint()
 
     def parts(self) -> dict[str, Any]:
@@ -99,7 +102,8 @@ class BlockDiagonal(LinearOperator):
 
     def map(self, change: Callable[[LinearOperator], LinearOperator]) -> BlockDiagonal:
         """The same positions with changed operators."""
-        return BlockDiagonal(self.size, [Block(b.name, b.index, change(b.operator)) for b in self.blocks])
+        changed = [Block(b.name, b.index, change(b.operator)) for b in self.blocks]
+        return BlockDiagonal(self.size, changed, check=False)
 
     def filled(self, c: float) -> BlockDiagonal:
         """With a further block cI on the positions that are in none, so that every position is in one."""
