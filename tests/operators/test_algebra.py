@@ -200,3 +200,20 @@ def test_a_structure_of_ones_own_needs_parts_and_a_product_only():
     assert float(A.trace()) == 0
     assert A.eigenvalues().tolist() == pytest.approx([-1, -1, 1, 1])
     torch.testing.assert_close((A + 2).solve(torch.ones(4)), torch.full((4,), 1 / 3))
+
+
+@pytest.mark.parametrize("name", ["dense", "kronecker_shifted", "eigenkronecker", "blocks_shifted", "lowrank_shifted"])
+def test_operators_compute_in_their_own_precision_inside_autocast(name, device):
+    """Inside mixed precision a product would otherwise come out in bfloat16."""
+    source = zoo.Source(torch.float32, device)
+    A = zoo.DEFINITE[name](source)
+    x = source.normal(A.size)
+    outside = A @ x, A.solve(x), A.dense(), A.root() @ source.normal(A.root().shape[1])
+    again = zoo.Source(torch.float32, device)
+    B = zoo.DEFINITE[name](again)
+    with torch.autocast(device.type, dtype=torch.bfloat16):
+        x = again.normal(B.size)
+        inside = B @ x, B.solve(x), B.dense(), B.root() @ again.normal(B.root().shape[1])
+    for a, b in zip(outside, inside, strict=True):
+        assert b.dtype == torch.float32
+        assert torch.equal(a, b)

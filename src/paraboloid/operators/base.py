@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from paraboloid.operators import estimates, verbs
-from paraboloid.operators.rectangular import Root, check_vectors
+from paraboloid.operators.rectangular import Root, check_vectors, own_precision
 from paraboloid.operators.saving import FORMAT, pack, repeated, unpack
 from paraboloid.spaces import storage
 
@@ -66,6 +66,7 @@ class LinearOperator(ABC):
         return cls(**parts)
 
     # ------------------------------------------------------------------ algebra
+    @own_precision
     def __matmul__(self, X: Tensor) -> Tensor:
         check_vectors(X, self.size, self.dtype, self.device, f"{type(self).__name__}")
         if X.numel() == 0:
@@ -111,6 +112,7 @@ class LinearOperator(ABC):
         """The kept `Factorisation`, or None where no closed form exists."""
         return verbs.factorise(self)
 
+    @own_precision
     def solve(self, X: Tensor, tolerance: float | None = None) -> Tensor:
         """A⁻¹X; raises if A is singular. `tolerance`: relative residual, where the solver is iterative."""
         check_vectors(X, self.size, self.dtype, self.device, f"{type(self).__name__}.solve")
@@ -119,31 +121,38 @@ class LinearOperator(ABC):
         block = X[:, None] if X.ndim == 1 else X
         return verbs.solve(self, block, tolerance).reshape(X.shape)
 
+    @own_precision
     def inverse(self) -> LinearOperator:
         """A⁻¹ as an operator, of the same structure where there is one."""
         return verbs.inverse(self)
 
+    @own_precision
     def root(self) -> Root:
         """Some R with R Rᵀ = A, maybe rectangular."""
         return verbs.root(self)
 
+    @own_precision
     def inverse_root(self) -> Root:
         """Some R with R Rᵀ = A⁻¹."""
         return verbs.inverse_root(self)
 
+    @own_precision
     def logdet(self) -> Tensor:
         """log det A, a float64 scalar; exact, or an error that names `estimate_logdet`."""
         return verbs.logdet(self)
 
     # ------------------------------------------------------------------ numbers
+    @own_precision
     def trace(self) -> Tensor:
         """tr A, a float64 scalar; exact, or an error that names `estimate_trace`."""
         return verbs.trace(self)
 
+    @own_precision
     def diagonal(self) -> Tensor:
         """diag A, (P,)."""
         return verbs.diagonal(self)
 
+    @own_precision
     def frobenius(self) -> Tensor:
         """‖A‖_F, a float64 scalar."""
         square = verbs.inner(self, self)
@@ -151,28 +160,34 @@ class LinearOperator(ABC):
             square = written_out(self, "frobenius", "`estimate_frobenius`").double().square().sum()
         return square.clamp_min(0).sqrt()
 
+    @own_precision
     def eigenvalues(self) -> Tensor:
         """All P eigenvalues, ascending, float64."""
         return verbs.eigenvalues(self)
 
+    @own_precision
     def top_eigenpairs(self, k: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """The k largest eigenvalues (k,), descending, float64, and orthonormal vectors (P, k)."""
         if not 1 <= k <= self.size:
             raise ValueError(f"`k` should lie between 1 and the size {self.size}, found {k}.")
         return verbs.top_eigenpairs(self, k, generator)
 
+    @own_precision
     def estimate_trace(self, samples: int = 100, generator: torch.Generator | None = None) -> estimates.Estimate:
         """tr A from `samples` products (O.20)."""
         return estimates.estimate_trace(self, samples, generator)
 
+    @own_precision
     def estimate_diagonal(self, samples: int = 100, generator: torch.Generator | None = None) -> estimates.Estimate:
         """diag A from `samples` products (O.21)."""
         return estimates.estimate_diagonal(self, samples, generator)
 
+    @own_precision
     def estimate_frobenius(self, samples: int = 100, generator: torch.Generator | None = None) -> estimates.Estimate:
         """‖A‖_F from `samples` products (O.22)."""
         return estimates.estimate_frobenius(self, samples, generator)
 
+    @own_precision
     def estimate_logdet(
         self, samples: int = 100, generator: torch.Generator | None = None, steps: int = 50
     ) -> estimates.Estimate:
@@ -180,6 +195,7 @@ class LinearOperator(ABC):
         return estimates.estimate_logdet(self, samples, generator, steps)
 
     # ------------------------------------------------------------------ storage
+    @own_precision
     def dense(self, memory: float | None = None) -> Tensor:
         """The matrix written out, (P, P); refused beyond `memory` bytes (default 4 GiB)."""
         needed, budget = self.size**2 * self.dtype.itemsize, MEMORY if memory is None else memory

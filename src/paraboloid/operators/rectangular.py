@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 Map = Callable[[Tensor], Tensor]
+Method = TypeVar("Method", bound=Callable)
+
+
+def own_precision(method: Method) -> Method:
+    """A method of something with a `device` that computes in its own dtype inside `torch.autocast` too."""
+
+    @wraps(method)
+    def called(self, *args, **kwargs):
+        kind = self.device.type
+        if not torch.is_autocast_enabled(kind):
+            return method(self, *args, **kwargs)
+        with torch.autocast(kind, enabled=False):
+            return method(self, *args, **kwargs)
+
+    return called  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -31,10 +48,12 @@ class Root:
         """The transposed map Rᵀ, (r, P)."""
         return Root((self.shape[1], self.shape[0]), self.backward, self.forward, self.dtype, self.device)
 
+    @own_precision
     def __matmul__(self, Z: Tensor) -> Tensor:
         check_vectors(Z, self.shape[1], self.dtype, self.device, "the root")
         return self.forward(Z[:, None])[:, 0] if Z.ndim == 1 else self.forward(Z)
 
+    @own_precision
     def dense(self) -> Tensor:
         """R written out, (P, r)."""
         return self.forward(torch.eye(self.shape[1], dtype=self.dtype, device=self.device))
