@@ -7,7 +7,7 @@ that digit to the last bit; an element whose ratio is no such power mixes exampl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -17,6 +17,7 @@ from paraboloid.curvature.graph import Node, pull
 
 BASE = 4
 NOBODY = -1  # the owner of an element that is zero
+NUMBERS_HELD = 4_000_000  # numbers of one pull-back; several of them are compared
 TOLERANCE = 0.1  # digits are whole numbers: kernels that sum in another order each time move them by less
 
 
@@ -47,6 +48,30 @@ def find_owners(
 ) -> list[Sequence[Owners | None] | None]:
     """For each node a list over its outputs (None where no gradient arrives); None for a node that mixes examples."""
     cotangent = torch.randn(rows.shape, generator=generator, dtype=rows.dtype, device=rows.device)
+    found: list[Sequence[Owners | None] | None] = []
+    for some in _held_together(nodes):
+        found += _owners_of(rows, cotangent, example, examples, some)
+    return found
+
+
+def _held_together(nodes: Sequence[Node]) -> Iterator[list[Node]]:
+    """Runs of nodes whose gradients are few enough to be held at once."""
+    some: list[Node] = []
+    numbers = 0
+    for node in nodes:
+        size = sum(torch.Size(meta.shape).numel() for meta in node._input_metadata)
+        if some and numbers + size > NUMBERS_HELD:
+            yield some
+            some, numbers = [], 0
+        some.append(node)
+        numbers += size
+    if some:
+        yield some
+
+
+def _owners_of(
+    rows: Tensor, cotangent: Tensor, example: Tensor, examples: int, nodes: Sequence[Node]
+) -> list[Sequence[Owners | None] | None]:
     base = pull(rows, nodes, cotangent)
     codes = [
         [None if g is None else torch.zeros(g.shape, dtype=torch.int32, device=g.device) for g in gs] for gs in base
