@@ -41,6 +41,7 @@ KRONECKER = "curvature/test_kronecker.py::"
 BATCHING = "curvature/test_batching.py::"
 UNBIASED = "curvature/test_unbiased.py::"
 RUNNING = "curvature/test_running.py::"
+LAYOUTS = "curvature/test_memory_of_layouts.py::"
 DENSE = f"{ZOO}test_dense_is_the_gauss_newton_matrix"
 DIAGONAL = f"{ZOO}test_the_diagonal_is_that_of_the_gauss_newton_matrix"
 EXACT = f"{KRONECKER}test_blocks_are_exact_where_one_kronecker_product_can_be"
@@ -115,6 +116,20 @@ MUTANTS = [
     ),
     mutant(
         "wrong_leaf_of_a_function", "curvature/rules/pulled", "operand.leaves.index(leaf)", "0", f"{DENSE}[lora_merged]"
+    ),
+    mutant(
+        "a_bias_in_two_blocks",
+        "curvature/layout",
+        "if not bool((claims[ts[0].index] > 1).any())",
+        "if True",
+        f"{LAYOUTS}test_a_bias_of_two_matrices_is_counted_once",
+    ),
+    mutant(
+        "assignments_remembered",
+        "curvature/graph",
+        "self.steered = any(self._is_steered(node) for node in self.nodes)",
+        "self.steered = False",
+        f"{LAYOUTS}test_another_assignment_of_rows_to_examples_is_seen",
     ),
     mutant(
         "certificate_that_never_fails",

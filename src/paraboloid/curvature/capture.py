@@ -35,7 +35,7 @@ from paraboloid.spaces.terms import Terms, terms
 
 T = TypeVar("T")
 
-REMEMBERED = 32
+REMEMBERED = 16
 # By signature, that is by shapes and wiring; neither holds data or weights.
 _LAYOUTS: OrderedDict[tuple, Layout] = OrderedDict()
 _SILENT: OrderedDict[tuple, list[bool]] = OrderedDict()
@@ -162,7 +162,7 @@ class Capture:
 
     def _layout_key(self) -> tuple | None:
         key = self._key(self.graph.signature)
-        return None if key is None else (key, self.graph.lookups, self.problem.joint)
+        return None if key is None or self.graph.steered else (key, self.graph.lookups, self.problem.joint)
 
     def _owned(self, nodes: list[Node], signature: tuple | None) -> list[bool]:
         """Whether the rows of these nodes' gradients belong to examples."""

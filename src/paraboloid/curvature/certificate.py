@@ -38,6 +38,11 @@ class Certificate:
     def worst(self) -> float:
         return max(self.deviations.values(), default=0.0)
 
+    def worse(self, other: Certificate) -> Certificate:
+        """The larger deviation of both for every parameter."""
+        deviations = {name: max(self.deviations[name], other.deviations[name]) for name in self.deviations}
+        return Certificate(deviations, max(self.tolerance, other.tolerance))
+
     @property
     def passed(self) -> bool:
         return self.worst <= self.tolerance
@@ -46,7 +51,8 @@ class Certificate:
 def certified(capture: Capture, bound: Sequence[BoundBlock]) -> Certificate:
     """The certificate of the batch's layout: asked for once, then remembered with it.
 
-    What it can catch depends on the walk alone, which is what layouts are remembered by.
+    What it can catch depends on the walk alone where nothing else can decide who owns what; other layouts are not
+    remembered, and neither are their certificates.
     """
     return remembered(_CERTIFICATES, capture.key, lambda: (certify(capture, bound), True))
 

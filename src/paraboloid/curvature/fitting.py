@@ -29,6 +29,7 @@ class Sums:
         self.count = 0.0  # what the sums are divided by; a decayed count once batches are averaged exponentially
         self.seen = 0.0
         self.estimate = options.estimate or "exact"
+        self.torn = False  # whether a batch was added in part
         self.truncated = options.rank is not None
         self.reached: frozenset[str] = frozenset()
         self._last: tuple[Batch, Capture] | None = None
@@ -36,10 +37,11 @@ class Sums:
     def bind(self, capture: Capture) -> list[BoundBlock]:
         """The batch's blocks, in the order of the first batch."""
         bound = capture.bound()
+        found = certified(capture, bound)
+        self.certificate = found if self.certificate is None else self.certificate.worse(found)
         if self.blocks:
             return _matched(bound, self.blocks)
         self.reached = frozenset(capture.graph.reached)
-        self.certificate = certified(capture, bound)
         self.blocks = tuple(block.block for block in bound)
         self.estimate = self.options.columns(many_terms=bool((capture.terms.position > 0).any()))
         if not self.blocks:
@@ -52,7 +54,7 @@ class Sums:
     def add(self, batch: Batch, generator: torch.Generator, decay: float | None = None) -> None:
         """Add one batch; with ``decay`` the average so far keeps that share of the new average."""
         capture = self._captured(batch)
-        if not len(capture.rows):
+        if not capture.terms.count:
             return
         bound = self.bind(capture)
         if self.assembly is None:
@@ -60,7 +62,9 @@ class Sums:
         if decay is not None and self.count:
             self._scale(decay * capture.terms.count / ((1 - decay) * self.count))
         samples, likelihood = self.options.samples, self.problem.likelihood
+        self.torn = True
         self.assembly.add(capture, bound, columns(capture.terms, likelihood, self.estimate, samples, generator))
+        self.torn = False
         self.count += capture.terms.count
         self.seen += capture.terms.count
 
@@ -68,9 +72,19 @@ class Sums:
         """A second pass over one and the same batch goes on with its graph."""
         if self._last is not None and self._last[0] is batch:
             return self._last[1]
+        self._last = None  # two graphs at once would be twice the memory
         capture = Capture(self.problem, batch)
-        self._last = (batch, capture)
+        if self.problem.batches.single:
+            self._last = (batch, capture)
         return capture
+
+    def require_whole(self) -> None:
+        """Raise if an update failed midway: its part of the sums cannot be told from the rest."""
+        if self.torn:
+            raise RuntimeError(
+                "an update failed in the middle of its batch, and the sums hold a part of it. Fit again, or load what "
+                "was saved before."
+            )
 
     def release(self) -> None:
         """Let go of the last batch's graph."""
@@ -96,22 +110,11 @@ class Sums:
 def _matched(bound: list[BoundBlock], blocks: Sequence[Block]) -> list[BoundBlock]:
     if all(one.block is block for one, block in zip(bound, blocks, strict=False)) and len(bound) == len(blocks):
         return bound
-    keyed = {block_key(one.block): one for one in bound}
-    if len(bound) != len(blocks) or any(block_key(block) not in keyed for block in blocks):
+    keyed = {one.block.key: one for one in bound}
+    if len(bound) != len(blocks) or any(block.key not in keyed for block in blocks):
         raise ValueError(
             "this batch uses the parameters in another way than the first one did, so their sums cannot be added. Give "
             "batches of one kind (a batch of a single example should not come first), or fit them apart and add the "
             "operators."
         )
-    return [keyed[block_key(block)] for block in blocks]
-
-
-def block_key(block: Block) -> tuple:
-    index = block.index
-    return (
-        block.names,
-        tuple(index.shape),
-        int(index.reshape(-1)[0]),
-        int(index.reshape(-1)[-1]),
-        int(index.sum()),
-    )
+    return [keyed[block.key] for block in blocks]

@@ -23,6 +23,10 @@ Node = Any  # torch's node classes are created at run time, so there is no stati
 LEAF = "torch::autograd::AccumulateGrad"
 LOOKUPS = frozenset({"Embedding", "EmbeddingBag", "Index", "IndexSelect", "Gather"})
 PRODUCTS = frozenset({"Addmm", "Mm", "Bmm"})
+BESIDE = frozenset({"Convolution", "NativeLayerNorm", "NativeGroupNorm", "NativeBatchNorm", "CudnnBatchNorm", "Mul"})
+# Nodes that select or weigh: what meets an activation there may decide whose a row is (a mask, an assignment).
+SELECTS = frozenset({"Where", "MaskedFill"})
+WEIGHS = frozenset({"Mul", "Mm", "Bmm", "Mv", "Addmm"})
 # Nodes that may move examples about by numbers which the graph's shape does not show.
 ROUTING = frozenset(
     [
@@ -142,6 +146,7 @@ class Graph:
         for node in self.nodes:
             self._colour(node, names, entries, has_owner)
         self.uses = tuple(self._uses())
+        self.steered = any(self._is_steered(node) for node in self.nodes)
 
     def _colour(self, node: Node, names: dict[int, str], entries: set[int], has_owner: set[Node]) -> None:
         if node.name() == LEAF:
@@ -168,6 +173,18 @@ class Graph:
             if operands:
                 yield Use(number, node, operands)
                 number += 1
+
+    def _is_steered(self, node: Node) -> bool:
+        """Whether numbers of this batch, not shapes, may decide which rows meet here; such layouts are not kept."""
+        name = kind(node)
+        if name in SELECTS:
+            return node in self.data and bool(self.behind[node])
+        if name not in WEIGHS:
+            return False
+        sides = [source for source, _ in node.next_functions][-2:]
+        if not any(source in self.data and self.behind[source] for source in sides):
+            return False
+        return any(_weighs(node, slot) if s is None else not self.behind[s] for slot, s in enumerate(sides))
 
     @property
     def reached(self) -> set[str]:
@@ -220,12 +237,23 @@ def padding_of(node: Node) -> int:
     return padding if 0 <= padding < 2**31 else -1
 
 
+def _weighs(node: Node, slot: int) -> bool:
+    """Whether the constant in this slot has several numbers that are not all zero."""
+    if kind(node) != "Mul":
+        return True
+    other = node._saved_other if slot == 1 else node._saved_self
+    return other is not None and other.numel() > 1 and bool((other != 0).any())
+
+
 def is_silent(node: Node) -> bool:
-    """Whether data may enter here without leaving a trace: by integers, or as a constant factor of a product."""
+    """Whether data may enter here without leaving a trace: by integers, or as a constant beside a parameter."""
     name = kind(node)
     if name in LOOKUPS:
         return True
-    return name in PRODUCTS and any(source is None for source, _ in node.next_functions[-2:])
+    sources = [source for source, _ in node.next_functions]
+    if name in PRODUCTS:
+        return None in sources[-2:]
+    return name in BESIDE and sources[0] is None and any(source is not None for source in sources)
 
 
 def topological(root: Node | None) -> list[Node]:
@@ -250,22 +278,29 @@ def is_users(node: Node) -> bool:
 
 
 def _scalars(node: Node) -> tuple:
-    """Saved numbers (strides, dimensions, shifts): they decide the layout as much as shapes do."""
+    """Saved numbers (strides, dimensions, shifts, modes): they decide the layout as much as shapes do."""
     if node.name() == LEAF or is_users(node):
         return ()
-    names = _SCALAR_NAMES.get(type(node))
+    names = _SAVED_NAMES.get(type(node))
     if names is None:
-        names = _SCALAR_NAMES[type(node)] = tuple(name for name in dir(type(node)) if _is_scalar(node, name))
-    return tuple(getattr(node, name) for name in names)
+        found = {name for name in dir(type(node)) if name.startswith("_saved_")}
+        names = _SAVED_NAMES[type(node)] = {name for name in found if not _is_tensor(node, name)}
+    return tuple(_plain(getattr(node, name)) for name in sorted(names))
 
 
-_SCALAR_NAMES: dict[type, tuple[str, ...]] = {}
+# By class, without those that were seen to be tensors: reading these may compute a checkpointed block again.
+_SAVED_NAMES: dict[type, set[str]] = {}
 
 
-def _is_scalar(node: Node, name: str) -> bool:
-    if not name.startswith("_saved_"):
-        return False
+def _is_tensor(node: Node, name: str) -> bool:
     try:
-        return isinstance(getattr(node, name), int | float | bool | tuple)
-    except RuntimeError:  # a saved tensor that was changed in place: no number, and reported where it is used
-        return False
+        return isinstance(getattr(node, name), torch.Tensor)
+    except RuntimeError:  # a saved tensor that was changed in place; it is reported where it is used
+        return True
+
+
+def _plain(value: Any) -> Any:
+    """Something that can be compared and hashed."""
+    if isinstance(value, tuple | list):
+        return tuple(_plain(one) for one in value)
+    return value if value is None or isinstance(value, int | float | bool | str) else type(value).__name__

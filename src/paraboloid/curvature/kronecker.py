@@ -16,7 +16,6 @@ from torch import Tensor
 from paraboloid.curvature.capture import BoundBlock
 from paraboloid.curvature.layout import Block
 from paraboloid.curvature.moments import Moment
-from paraboloid.curvature.rules.lookup import LookupPart
 from paraboloid.curvature.rules.part import MatrixPart, Stacks
 from paraboloid.curvature.sums import BlockSum
 from paraboloid.operators.kronecker import Kronecker
@@ -40,9 +39,8 @@ class Factors:
 
     def read(self, count: float) -> tuple[Tensor, Tensor]:
         """(G, A), averages over terms and over rows."""
-        return self.outputs.full() / count, self.inputs.full() / self.rows.clamp_min(1e-300).to(
-            self.inputs.values.dtype
-        )
+        each = torch.where(self.rows > 0, self.rows.reciprocal(), 0.0)  # without any row: a factor of zeros
+        return self.outputs.full() / count, self.inputs.full() * each.to(self.inputs.values.dtype)
 
     def begin(self, parts: Sequence[MatrixPart], weights: Tensor | None) -> None:
         scale = None if weights is None else weights.sqrt()
@@ -50,12 +48,12 @@ class Factors:
             self._begin_reduced(parts, scale)
             return
         for part in parts:
-            part.add_inputs(self.inputs, scale)
-            if scale is None and not isinstance(part, LookupPart):
-                self.rows += part.rows
-            else:
-                counts = part.positions_of
-                self.rows += counts.sum() if scale is None else (counts * scale.square()).sum()
+            own = scale
+            if own is None and not part.split.whole:  # rows that nobody owns are left out, as weights leave them out
+                own = self.rows.new_ones(part.examples)
+            part.add_inputs(self.inputs, own)
+            counts = part.positions_of
+            self.rows += counts.sum() if own is None else (counts * own.square()).sum()
 
     def _begin_reduced(self, parts: Sequence[MatrixPart], scale: Tensor | None) -> None:
         total = sum(part.reduced_inputs(0, part.examples) for part in parts)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -50,6 +52,12 @@ class Block:
     @property
     def positions(self) -> Tensor:
         return self.index.reshape(-1)
+
+    @cached_property
+    def key(self) -> tuple:
+        """What two blocks must agree in for their sums to be added."""
+        orientations = frozenset(source.swapped for source in self.sources)
+        return self.names, self.matrix, self.bias, orientations, _key(self.index)
 
 
 @dataclass(frozen=True)
@@ -98,6 +106,11 @@ def build_layout(
     offsets = {name: params.slices[name].start for name in params.names}
     selected, pulled, fixed = _all_templates(graph, known, params, tensors, offsets, examples)
     blocks = _partition(selected, pulled, params, joint)
+    if bool((_claims([block.index for block in blocks], params) > 1).any()):
+        raise UncoveredError(
+            "A parameter would stand in two blocks, so no structure fits this network. Use structure='products', and "
+            "please report the forward."
+        )
     complete = all(o is None or o.complete for found in known for o in found)
     return Layout(tuple(blocks), tuple(known), complete and fixed)
 
@@ -167,6 +180,14 @@ def _with_partner(template: Template, product: int | None) -> Template:
     return template if product is None else replace(template, partner=(product, 0))
 
 
+_INTERNED: WeakValueDictionary[tuple, Tensor] = WeakValueDictionary()
+
+
+def _interned(index: Tensor) -> Tensor:
+    """One tensor for equal indices, so that layouts of several batch sizes do not each hold one."""
+    return _INTERNED.setdefault((str(index.device), *_key(index)), index)
+
+
 def _key(index: Tensor) -> tuple:
     """Shape and digest of an index."""
     return (tuple(index.shape), hashlib.blake2b(index.contiguous().cpu().numpy().data, digest_size=16).digest())
@@ -180,7 +201,7 @@ def _partition(selected, pulled, params: Params, joint: bool) -> list[Block]:
             maybe = key not in groups and any(shape == turned_shape for shape, _ in groups)
             turned = _key(template.index.T) if maybe else None
             groups.setdefault(turned if turned in groups else key, []).append(Source(template, turned in groups))
-    biases = _joint_biases(groups, selected) if joint else {}
+    biases = _joint_biases(groups, selected, params) if joint else {}
     flat = _flat_names(groups, biases, selected, pulled, params)
     leaves = {id(template): names for template, names in selected}
     blocks = []
@@ -203,12 +224,13 @@ def _matrix_block(names: tuple[str, ...], sources: list[Source], bias, leaves) -
         names = (*names, *leaves[id(bias[0])])
     if len(sources) > 1:
         rule = f"{rule}, {len(sources)} uses"
+    index = _interned(index)
     # the block's index serves all of its parts, so no template has to keep one
     bare = tuple(replace(source, template=replace(source.template, index=index[:0])) for source in sources)
     return Block(names, index, True, bool(bias), rule, bare)
 
 
-def _joint_biases(groups: dict[tuple, list[Source]], selected) -> dict[tuple, list[Template]]:
+def _joint_biases(groups: dict[tuple, list[Source]], selected, params: Params) -> dict[tuple, list[Template]]:
     """For each group the vectors that are its bias in every use, where they are used nowhere else."""
     vectors = {t.partner: t for t, _ in selected if not t.matrix and t.partner is not None}
     times: dict[str, int] = {}
@@ -226,6 +248,8 @@ def _joint_biases(groups: dict[tuple, list[Source]], selected) -> dict[tuple, li
         width = sources[0].template.index.shape[0]
         if len(first.index) == width and all(b is not None and torch.equal(b.index, first.index) for b in biases):
             found[key] = [b for b in biases if b is not None]
+    claims = _claims([ts[0].index for ts in found.values()], params)
+    found = {key: ts for key, ts in found.items() if not bool((claims[ts[0].index] > 1).any())}
     joined: dict[str, int] = {}
     for templates_ in found.values():
         for template in templates_:
@@ -233,6 +257,17 @@ def _joint_biases(groups: dict[tuple, list[Source]], selected) -> dict[tuple, li
                 joined[name] = joined.get(name, 0) + 1
     whole = {name for name, count in joined.items() if count == times[name]}
     return {key: ts for key, ts in found.items() if all(whole.issuperset(leaves[id(t)]) for t in ts)}
+
+
+def _claims(indices: Sequence[Tensor], params: Params) -> Tensor:
+    """How often each position of the flat vector occurs in these indices (P,)."""
+    if not indices:
+        return torch.zeros(0, dtype=torch.uint8)
+    total = torch.zeros(params.numel, dtype=torch.uint8, device=indices[0].device)
+    for index in indices:
+        places = index.reshape(-1)
+        total.index_add_(0, places, torch.ones((), dtype=torch.uint8, device=places.device).expand(len(places)))
+    return total
 
 
 def _flat_names(groups, biases, selected, pulled, params: Params) -> set[str]:
@@ -246,10 +281,7 @@ def _flat_names(groups, biases, selected, pulled, params: Params) -> set[str]:
         for name in leaves[id(sources[0].template)]:
             seen.setdefault(name, []).append(sources[0].template.index.reshape(-1))
     for name, indices in seen.items():
-        met = torch.zeros(params.numel, dtype=torch.bool, device=indices[0].device)
-        for index in indices:
-            met[index] = True
-        if int(met.sum()) != sum(len(index) for index in indices):
+        if bool((_claims(indices, params) > 1).any()):
             flat.add(name)
     while True:
         more = set(flat)

@@ -113,7 +113,7 @@ def _read(forward, numbers: list[Tensor], leaves: list[Tensor], scale: float) ->
 
 def _copies(forward, positions: Tensor, numbers: list[Tensor], leaves: list[Tensor], scale: float) -> bool:
     """A pseudo-random value for each stored element must arrive unchanged but for the factor: no sums."""
-    values = [(n * 7919 % 127).to(leaf.dtype) for n, leaf in zip(numbers, leaves, strict=True)]
+    values = [((n % 1009) ** 2 * 31 % 127).to(leaf.dtype) for n, leaf in zip(numbers, leaves, strict=True)]
     table = torch.zeros(
         1 + max(int(n.max()) for n in numbers if n.numel()), dtype=torch.double, device=leaves[0].device
     )

@@ -17,7 +17,7 @@ from paraboloid.curvature.graph import Node, pull
 
 BASE = 4
 NOBODY = -1  # the owner of an element that is zero
-NUMBERS_HELD = 4_000_000  # numbers of one pull-back; several of them are compared
+FEW = 4_000_000  # numbers that are held without a thought
 TOLERANCE = 0.1  # digits are whole numbers: kernels that sum in another order each time move them by less
 
 
@@ -56,11 +56,12 @@ def find_owners(
 
 def _held_together(nodes: Sequence[Node]) -> Iterator[list[Node]]:
     """Runs of nodes whose gradients are few enough to be held at once."""
+    sizes = [sum(torch.Size(meta.shape).numel() for meta in node._input_metadata) for node in nodes]
+    most = max(FEW, sum(sizes) // 3)
     some: list[Node] = []
     numbers = 0
-    for node in nodes:
-        size = sum(torch.Size(meta.shape).numel() for meta in node._input_metadata)
-        if some and numbers + size > NUMBERS_HELD:
+    for node, size in zip(nodes, sizes, strict=True):
+        if some and numbers + size > most:
             yield some
             some, numbers = [], 0
         some.append(node)

@@ -25,6 +25,7 @@ from paraboloid.operators.matrixfree import MatrixFree
 from paraboloid.spaces.batches import Batch
 from paraboloid.spaces.functional import require_eval
 from paraboloid.spaces.params import Params
+from paraboloid.spaces.randomness import default_generator, normal
 
 MEMORY = 4 * 2**30  # bytes of a matrix that is written out without asking
 WIDTH = 4_000_000  # numbers in a block of unit vectors
@@ -40,6 +41,7 @@ class Products:
         self.problem, self.options, self.progress = problem, options, progress
         self._state, self._device = generator.get_state(), generator.device
         self._count: float | None = None
+        self._probe: Tensor | None = None
         self._kept: tuple[tuple, Linearised] | None = None
         self.single = problem.batches.single
         problem.batches.restartable()
@@ -133,13 +135,16 @@ class Products:
         return self._kept[1]
 
     def _model_state(self) -> tuple:
-        """What shows that the model has changed; writing through `.data` raises no version, but changes norms."""
+        """What shows that the model has changed; writing through `.data` raises no version, but changes projections."""
         model = self.problem.model
         tensors = [t.detach() for t in (*model.parameters(), *model.buffers())]
         marks = tuple((t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors)
-        floating = [t for t in tensors if t.is_floating_point() and t.numel()]
-        norms = torch._foreach_norm(floating)  # pyright: ignore[reportPrivateImportUsage]
-        return marks, tuple(torch.stack([norm.to(self._device, torch.float64) for norm in norms]).tolist())
+        floats = [t.reshape(-1) for t in tensors if t.is_floating_point() and t.numel()]
+        longest = max((len(t) for t in floats), default=0)
+        if self._probe is None or len(self._probe) < longest:
+            self._probe = normal((longest,), default_generator(self.problem.device), torch.float32, self.problem.device)
+        seen = [(self._probe[: len(t)].to(t.device, t.dtype) @ t).double().to(self.problem.device) for t in floats]
+        return marks, tuple(torch.stack(seen).tolist()) if seen else ()
 
     def _batch(self, here: Linearised, X: Tensor, generator: torch.Generator) -> Tensor:
         if self.options.kind == "hessian":

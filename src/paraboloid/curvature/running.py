@@ -11,10 +11,11 @@ from torch import Tensor
 from paraboloid.curvature.certificate import Certificate
 from paraboloid.curvature.coverage import Coverage
 from paraboloid.curvature.eigenkronecker import EigenAssembly, same_bases
-from paraboloid.curvature.fitting import Sums, block_key
+from paraboloid.curvature.fitting import Sums
 from paraboloid.curvature.verification import Verification, verify
 from paraboloid.operators.base import LinearOperator
 from paraboloid.spaces.functional import require_eval
+from paraboloid.spaces.likelihoods import same_likelihood
 
 _ALGEBRA = [
     "solve",
@@ -69,6 +70,7 @@ class Curvature:
             return self._fixed.operator()
         if self._operator is None:
             assert self._sums.assembly is not None
+            self._sums.require_whole()
             if not self._checked:
                 self._sums.assembly.require_finite()  # an update that failed may have left NaN in the sums
             self._operator = self._sums.assembly.operator(self._sums.count)
@@ -114,11 +116,16 @@ class Curvature:
     @torch.inference_mode(False)
     @torch.no_grad()
     def update(self, batch: Any, *, decay: float | None = None) -> Curvature:
-        """Add one more batch; with ``decay`` the average becomes decay · old + (1 - decay) · new."""
+        """Add one more batch; with ``decay`` the average becomes decay · old + (1 - decay) · new.
+
+        Old and new weigh by their terms. The input factor of a Kronecker product is an average over rows, in which they
+        weigh by their rows: the same where every term has as many rows.
+        """
         self._require_sums("update")
         if decay is not None and not 0 <= decay < 1:
             raise ValueError(f"decay= should be at least 0 and below 1, found {decay!r}.")
         sums = self._sums
+        sums.require_whole()
         require_eval(sums.problem.model)
         self._operator, self._checked = None, False
         try:
@@ -131,7 +138,7 @@ class Curvature:
         return self
 
     def merge(self, other: Curvature) -> Curvature:
-        """Add the sums of a fit of the same kind on other data, in place."""
+        """Add the sums of a fit of the same kind on other data, in place; `num_data` adds up too."""
         self._require_sums("merge")
         if not isinstance(other, Curvature):
             raise TypeError(
@@ -140,10 +147,12 @@ class Curvature:
             )
         other._require_sums("merge")
         mine, theirs = self._sums, other._sums
+        for sums in (mine, theirs):
+            sums.require_whole()
         assert mine.assembly is not None and theirs.assembly is not None
         same = mine.options == theirs.options and mine.problem.params == theirs.problem.params
-        same &= mine.problem.likelihood.config() == theirs.problem.likelihood.config()
-        if not same or [block_key(b) for b in mine.assembly.blocks] != [block_key(b) for b in theirs.assembly.blocks]:
+        same &= same_likelihood(mine.problem.likelihood, theirs.problem.likelihood)
+        if not same or [b.key for b in mine.assembly.blocks] != [b.key for b in theirs.assembly.blocks]:
             raise ValueError(
                 "merge needs two fits of the same model, parameters, likelihood and options; found different ones. Fit "
                 "both with the same arguments, or add operators: (a * n + b * m) / (n + m)."
@@ -156,6 +165,8 @@ class Curvature:
             )
         for one, two in zip(mine.assembly.items, theirs.assembly.items, strict=True):
             one.total.merge(two.total)
+        if self._num_data is not None or other._num_data is not None:
+            self._num_data = self.num_data + other.num_data
         mine.count += theirs.count
         mine.seen += theirs.seen
         self._operator = None

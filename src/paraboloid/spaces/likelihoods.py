@@ -66,6 +66,15 @@ def likelihood(spec: str | Likelihood | Mapping[str, Any]) -> Likelihood:
     )
 
 
+def same_likelihood(one: Likelihood, other: Likelihood) -> bool:
+    """Whether two likelihoods are equal; a user's log-density is only equal to itself.
+
+    >>> same_likelihood(likelihood("mse"), likelihood("gaussian"))
+    False
+    """
+    return one is other or (one.config() == other.config() and not isinstance(one, LogDensity))
+
+
 def _made(name: str, options: dict[str, Any]) -> Likelihood:
     match name:
         case "categorical":

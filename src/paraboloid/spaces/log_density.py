@@ -99,8 +99,7 @@ class LogDensity(Likelihood):
         return torch.zeros_like(at) if found is None else found
 
     def hessian(self, h: Tensor, y: Tensor | None = None) -> Tensor:
-        """The curvature chosen: (L.28), refused where it is not semi-definite, or the Fisher (L.29), "
-        "(L.30)."""
+        """The curvature chosen: (L.28), refused where it is not semi-definite, or the Fisher (L.29), (L.30)."""
         if self.curvature == "fisher":
             return self._fisher(h)
         if y is None:

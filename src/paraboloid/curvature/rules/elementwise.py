@@ -137,7 +137,8 @@ def templates(use: Use, slot: int, positions: Tensor) -> list[Template]:
             _template(use, slot, part, (group, groups), (use.number, group))
             for group, part in enumerate(positions.unflatten(0, (groups, -1)))
         ]
-    partner = (use.number, 0) if use.kind == "Addmm" and positions.dim() == 1 else None
+    even = use.kind == "Addmm" and getattr(use.node, "_saved_alpha", 1) == getattr(use.node, "_saved_beta", 1)
+    partner = (use.number, 0) if even and positions.dim() == 1 else None
     return [_template(use, slot, positions, (0, 1), partner)]
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from paraboloid.curvature.moments import Moment
+from paraboloid.curvature.rules.split import RowSplit
 
 NUMBERS_HELD = 4_000_000  # numbers in one chunk: large enough for fast products, small enough for the cache
 
@@ -54,6 +55,7 @@ class MatrixPart(Part):
     """
 
     bias: bool = False
+    split: RowSplit
     rows: int  # positions of all examples together
     positions: int  # most positions of one example
 

@@ -26,6 +26,7 @@ class RowSplit:
             self.table = _table(owner, examples)
             self.positions = self.table.shape[1]
         self.owner = owner
+        self.whole = self.table is None or bool((owner >= 0).all())
 
     def take(self, rows: Tensor, axis: int, low: int, high: int) -> Tensor:
         """Rows of the examples low to high: the axis of length R becomes two, (high - low, positions)."""
