@@ -57,8 +57,15 @@ def curvature(
     example (tokens, pixels), which are then exact over classes with a random sign for each term; `coverage` says so.
     ``kind`` is ggn (the Fisher, for these likelihoods) or hessian. Parameters: ``params`` is None (all that require
     gradients), a glob, names, a module, a predicate or `Params`. A parameter without Kronecker factors gets an exact
-    block up to ``max_block`` numbers, beyond that its exact diagonal. ``num_data`` replaces N downstream and never
-    changes the average; ``memory`` bounds in bytes what is held; ``progress(done, total, what)`` is called per batch.
+    block up to ``max_block`` numbers, beyond that its exact diagonal. ``sharing`` says how Kronecker factors treat the
+    positions of an example: each as an example (expand) or put together first (reduce); ``bias`` whether a layer's bias
+    is the last column of its block (joint) or a block of its own (separate). ``samples`` are the draws of a random
+    estimate, from ``generator`` (without one: the same in every call); ``rank`` is that of lowrank. ``num_data``
+    replaces N downstream and never changes the average. ``memory`` bounds in bytes each matrix that is held and the
+    columns that are held together; ``progress(done, total, what)`` is called after each batch.
+
+    Products of data that are one batch keep its graph, so they follow the model's parameters and buffers, but not a
+    plain Python attribute that its forward reads.
 
     >>> import torch, paraboloid
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))

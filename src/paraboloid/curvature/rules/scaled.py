@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from torch import Tensor
 
@@ -46,16 +47,10 @@ def scaled(templates: Sequence[Template], scale: float) -> list[Template]:
         return list(templates)
     if not all(template.matrix and template.rule != "lookup" for template in templates):
         return []
-    return [replace(t, build=Scaled(t.build, scale), partner=None) for t in templates]
+    return [replace(t, build=partial(_build, build=t.build, scale=scale), partner=None) for t in templates]
 
 
-class Scaled:
-    """A template's builder whose parts are scaled."""
-
-    def __init__(self, build, scale: float):
-        self.build, self.scale = build, scale
-
-    def __call__(self, bound: Bound, index: Tensor) -> Part:
-        inner = self.build(bound, index)
-        assert isinstance(inner, MatrixPart)
-        return ScaledPart(inner, self.scale)
+def _build(bound: Bound, index: Tensor, build, scale: float) -> Part:
+    inner = build(bound, index)
+    assert isinstance(inner, MatrixPart)
+    return ScaledPart(inner, scale)
