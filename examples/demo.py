@@ -220,7 +220,8 @@ def show_coverage(console: Any, one: Measured) -> None:
         "exact": "whether its own block of the matrix is exact",
     }
     covered = one.curvature.coverage
-    rows = [(r.name, "×".join(map(str, r.shape)), r.treatment, r.rule, "yes" if r.exact else "no") for r in covered]
+    exact = {True: "yes", False: "no", None: "–"}
+    rows = [(r.name, "×".join(map(str, r.shape)), r.treatment, r.rule, exact[r.exact]) for r in covered]
     show(console, f"4. What {one.structure} did with every parameter", columns, rows, "left")
 
 

@@ -265,7 +265,7 @@ FORMS = {
     "dataset": (lambda: TensorDataset(X, Y), r"gives single examples, found TensorDataset. Wrap it: .*DataLoader"),
     "number": (lambda: 3, r"should be \(x, y\) or an iterable of batches, found int"),
     "nothing": (lambda: None, r"should be \(x, y\) or an iterable of batches, found NoneType"),
-    "inputs_alone": (lambda: [X], r"a batch should be \(x, y\).*found Tensor.*inputs= and targets="),
+    "inputs_alone": (lambda: [X], r"a batch should be \(x, y\).*found Tensor.*Batches.data, inputs="),
     "unlabelled": (lambda: {"input": X}, r"one of labels, targets.*found none among input. Say which by targets="),
     "four": (lambda: [(X, Y, Y, Y)], r"a batch should be \(x, y\).*found tuple of 4"),
 }

@@ -82,9 +82,9 @@ class Returning(nn.Module):
 NO_GRAPH = r"has no autograd graph: .*forward detaches, runs under no_grad.* Return an output that can"
 RETURNED: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "loss": (lambda out: out.sum(), r"one number without axes \(a loss\?\); it should return one row of outputs per"),
-    "tuple": (lambda out: (out, out), r"found a tuple of 2 \(Tensor, Tensor\). Say which tensor it is by outputs="),
-    "list": (lambda out: [out, None], r"found a list of 2 \(Tensor, NoneType\). Say which tensor it is by outputs="),
-    "dict": (lambda out: {"a": out, "b": out}, r"found dict with the keys a, b. Say which tensor it is by outputs="),
+    "tuple": (lambda out: (out, out), r"found a tuple of 2 \(Tensor, Tensor\)..*Batches.data, outputs="),
+    "list": (lambda out: [out, None], r"found a list of 2 \(Tensor, NoneType\)..*Batches.data, outputs="),
+    "dict": (lambda out: {"a": out, "b": out}, r"found dict with the keys a, b..*Batches.data, outputs="),
     "nothing": (lambda out: None, r"should return a tensor, something with .logits .*found NoneType"),
     "array": (lambda out: out.detach().cpu().numpy(), r"should return a tensor.*found ndarray"),
     "complex": (lambda out: out + 0j, r"outputs should be real and floating, found torch.complex128"),

@@ -142,3 +142,17 @@ def test_an_indefinite_factor_is_declared_by_a_dense_operator(source):
         (K + 0.3).solve(K.dense()[:, 0] + 1),
         torch.linalg.solve(K.dense() + 0.3 * torch.eye(6), K.dense()[:, 0] + 1),
     )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_singular_factor_is_singular_in_float32_too(seed, device):
+    """The output factor of a softmax has a null vector: what rounding leaves of its eigenvalue is no eigenvalue."""
+    draw = torch.Generator().manual_seed(seed)
+    p = torch.randn(256, 5, generator=draw).softmax(1).float()
+    G = (torch.diag_embed(p) - p[:, :, None] * p[:, None, :]).mean(0)
+    x = torch.randn(64, 8, generator=draw).float()
+    K = Kronecker(G.to(device), (x.T @ x / 64).to(device))
+    for verb in (lambda: K.solve(torch.ones(40, dtype=torch.float32, device=device)), K.logdet, K.inverse_root):
+        with pytest.raises(RuntimeError, match="Add damping"):
+            verb()
+    assert torch.isfinite((K + 1e-3).solve(torch.ones(40, dtype=torch.float32, device=device))).all()

@@ -157,7 +157,7 @@ REFUSED = [
     (X, {}, r"hold targets too, as \(x, y\); found one tensor of shape \(4, 2\)"),
     (TensorDataset(X, Y), {}, r"gives single examples, found TensorDataset.*DataLoader\(dataset"),
     (3, {}, r"should be \(x, y\) or an iterable of batches, found int"),
-    ([X], {}, "found Tensor. Say where things are by inputs= and targets="),
+    ([X], {}, "found Tensor. Say where things are: paraboloid.Batches"),
     ([(X,)], {}, "found tuple of 1"),
     ([(X, X, X, Y)], {}, "found tuple of 4"),
     ((X, X, Y), {}, r"third part of a batch should be weights, floating; found torch.int64.*targets=lambda"),

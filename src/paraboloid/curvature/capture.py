@@ -201,10 +201,12 @@ class Capture:
         """Parameters that reach the output past every data node have no use a rule could read."""
         root = self.graph.output.grad_fn
         if root not in self.graph.data and self.graph.behind[root]:
-            names = ", ".join(repr(name) for name in self.graph.behind[root])
+            behind = list(self.graph.behind[root])
+            names = ", ".join(map(repr, behind[:3])) + (f" and {len(behind) - 3} more" if len(behind) > 3 else "")
             raise UncoveredError(
-                f"The output depends on {names} but on no input of the model, so there are no examples to average "
-                "over. Exclude them with params=, or let the forward add them to something computed from the input."
+                f"The output depends on {names}, but no axis of it was found that belongs to the examples. If the "
+                "forward flattens tokens into axis 0, return (N, T, C) with targets (N, T). If the parameters do not "
+                "meet the input at all, exclude them with params=. structure='products' needs no examples."
             )
 
 

@@ -38,6 +38,11 @@ class Certificate:
     def worst(self) -> float:
         return max(self.deviations.values(), default=0.0)
 
+    def __repr__(self) -> str:
+        name = max(self.deviations, key=lambda key: self.deviations[key], default="nothing")
+        verdict = "passed" if self.passed else "failed"
+        return f"Certificate({verdict}, worst {self.worst:.1e} at {name!r}, tolerance {self.tolerance:.1e})"
+
     def worse(self, other: Certificate) -> Certificate:
         """The larger deviation of both for every parameter."""
         deviations = {name: max(self.deviations[name], other.deviations[name]) for name in self.deviations}

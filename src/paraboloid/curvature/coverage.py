@@ -43,6 +43,9 @@ class Coverage:
     def __getitem__(self, name: str) -> Covered:
         return {row.name: row for row in self.rows}[name]
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         table = [("parameter", "shape", "treatment", "rule", "exact")]
         for row in self.rows:

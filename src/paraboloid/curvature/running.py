@@ -198,6 +198,8 @@ class Curvature:
     def __matmul__(self, X: Tensor) -> Tensor:
         return self.operator @ X
 
+    __rmatmul__ = __matmul__  # symmetric: v @ A is A @ v
+
     def __add__(self, other: Any) -> LinearOperator:
         return self.operator + (other.operator if isinstance(other, Curvature) else other)
 

@@ -162,7 +162,7 @@ class LinearOperator(ABC):
 
     @own_precision
     def eigenvalues(self) -> Tensor:
-        """All P eigenvalues, ascending, float64."""
+        """All P eigenvalues, ascending, float64 (`top_eigenpairs` gives the largest first)."""
         return verbs.eigenvalues(self)
 
     @own_precision

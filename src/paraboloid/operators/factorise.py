@@ -19,9 +19,9 @@ from paraboloid.operators.lowrank import LowRank
 from paraboloid.operators.sums import Shifted, Sum
 
 
-def rounding(dtype: torch.dtype) -> float:
+def rounding(dtype: torch.dtype, size: int) -> float:
     """Relative size below which an eigenvalue of a matrix given in this dtype is a rounding error of zero."""
-    return 4 * torch.finfo(dtype).eps
+    return 4 * size**0.5 * torch.finfo(dtype).eps
 
 
 @verbs.factorise.register
@@ -39,11 +39,13 @@ def factorise_dense(A: Dense, c: float = 0.0) -> Factorisation:
         L, info = torch.linalg.cholesky_ex(matrix)
         pivots = L.diagonal().square()
         # a shift was asked for, so it is no rounding error, however small beside A
-        smallest = rounding(A.dtype if c == 0 else dtype) * pivots.max()
+        # the last pivot may be n times the smallest eigenvalue; what is doubtful is decided by eigenvalues
+        largest = matrix.abs().sum(1).max() if A.size else pivots.max()
+        smallest = A.size * rounding(A.dtype if c == 0 else dtype, 1) * largest
         if bool((info == 0) & (pivots.min() > smallest)):
             return Cholesky(L, A.dtype)
     values, basis = A.eigen
-    return Spectral(basis, None, (values + c)[:, None], A.dtype, rounding(A.dtype) if c == 0 else 0.0)
+    return Spectral(basis, None, (values + c)[:, None], A.dtype, rounding(A.dtype, A.size) if c == 0 else 0.0)
 
 
 @verbs.factorise.register
@@ -55,7 +57,7 @@ def factorise_diagonal(A: Diagonal) -> Factorisation:
 def factorise_lowrank(A: LowRank, c: float = 0.0) -> Factorisation:
     values, Q = A.eigen
     assert Q is not None
-    return Thin(Q, values, c, rounding(A.dtype) if c == 0 else 0.0)
+    return Thin(Q, values, c, rounding(A.dtype, A.size) if c == 0 else 0.0)
 
 
 @verbs.factorise.register
@@ -134,7 +136,7 @@ def _simultaneous(M: Tensor, N: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]
     weights = [X.diagonal().mean().clamp_min(torch.finfo(torch.float64).tiny) for X in (M, N)]
     L, info = torch.linalg.cholesky_ex(M / weights[0] + N / weights[1])
     pivots = L.diagonal().square()
-    if not bool((info == 0) & (pivots.min() > rounding(dtype) * pivots.max())):
+    if not bool((info == 0) & (pivots.min() > rounding(dtype, len(L)) * pivots.max())):
         return None
     half = torch.linalg.solve_triangular(L, M / weights[0], upper=False)
     whitened = torch.linalg.solve_triangular(L, half.mT, upper=False)

@@ -218,9 +218,9 @@ def _read(raw: Any, needs_inputs: bool, needs_targets: bool) -> Batch:
     if not isinstance(raw, (tuple, list)) or len(raw) not in (2, 3):
         size = f" of {len(raw)}" if isinstance(raw, (tuple, list)) else ""
         arrays = type(raw).__module__.split(".")[0] == "numpy"
-        way = (
-            "Make tensors of arrays by torch.from_numpy." if arrays else "Say where things are by inputs= and targets=."
-        )
+        one = isinstance(raw, (tuple, list)) and len(raw) == 1
+        way = "Say where things are: paraboloid.Batches(data, inputs=..., targets=...), two functions of a batch."
+        way = "Make tensors of arrays by torch.from_numpy." if arrays else "It holds no targets. " + way if one else way
         raise TypeError(
             f"a batch should be (x, y), (x, y, weights), a mapping or a dataclass; found {type(raw).__name__}{size}. "
             + way

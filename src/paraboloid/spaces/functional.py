@@ -111,7 +111,7 @@ def model_output(out: Any) -> Tensor:
     raise TypeError(
         "the model should return a tensor, something with .logits or ['logits'], or a tuple of one tensor; "
         "found "
-        f"{_shape_of(out)}. Say which tensor it is by outputs=, as in outputs=lambda out: out[0]."
+        f"{_shape_of(out)}. Say which tensor it is: paraboloid.Batches(data, outputs=lambda out: out[0])."
     )
 
 
