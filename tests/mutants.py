@@ -125,6 +125,13 @@ MUTANTS = [
         f"{LAYOUTS}test_a_bias_of_two_matrices_is_counted_once",
     ),
     mutant(
+        "routing_forgotten",
+        "curvature/graph",
+        "Scatter ScatterAdd ScatterReduce IndexPut",
+        "Scatter ScatterAdd IndexPut",
+        f"{LAYOUTS}test_another_grouping_by_index_is_seen",
+    ),
+    mutant(
         "assignments_remembered",
         "curvature/graph",
         "self.steered = any(self._is_steered(node) for node in self.nodes)",

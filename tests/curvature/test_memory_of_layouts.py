@@ -86,6 +86,47 @@ def test_another_assignment_of_rows_to_examples_is_seen(forward, structure, devi
         assert_exact(model, (x, which), y, structure, device)
 
 
+def scattered_mean(m, x, groups):
+    hidden = torch.tanh(m.first(x))
+    places = groups[:, None].expand(hidden.shape)
+    return m.second(hidden.new_zeros(3, 5).scatter_reduce(0, places, hidden, "mean", include_self=False))
+
+
+def reduced_by_index(m, x, groups):
+    hidden = torch.tanh(m.first(x))
+    return m.second(hidden.new_zeros(3, 5).index_reduce(0, groups, hidden, "mean", include_self=False))
+
+
+def reduced_by_segments(m, x, groups):
+    lengths = torch.bincount(groups, minlength=3)
+    return m.second(torch.segment_reduce(torch.tanh(m.first(x)), "sum", lengths=lengths))
+
+
+def sparse_product(m, x, groups):
+    which = F.one_hot(groups, 3).T.to(x.dtype).to_sparse()
+    return m.second(torch.sparse.mm(which, torch.tanh(m.first(x))))
+
+
+ROUTED = [scattered_mean, reduced_by_index, reduced_by_segments, sparse_product]
+
+
+@pytest.mark.parametrize("forward", ROUTED, ids=lambda f: f.__name__)
+def test_another_grouping_by_index_is_seen(forward, device):
+    model, x, y = seeded(net(forward, **PARTS), "grouped").eval(), draw(5, 4), draw_labels(3, 3)
+    for groups in ([0, 0, 1, 1, 2], [0, 1, 1, 2, 2], [0, 1, 2, 2, 2]):
+        assert_exact(model, (x, torch.tensor(groups)), y, "dense", device)
+
+
+def test_another_cut_of_a_list_of_words_into_bags_is_seen(device):
+    def bags(m, words, starts):
+        return m.second(torch.tanh(m.table(words, starts)))
+
+    parts = dict(table=lambda: nn.EmbeddingBag(6, 4, mode="mean"), second=linear(4, 3))
+    model, words, y = seeded(net(bags, **parts), "bags").eval(), torch.tensor([0, 3, 5, 1, 3]), draw_labels(3, 3)
+    for starts in ([0, 2, 3], [0, 1, 4], [0, 3, 4]):
+        assert_exact(model, (words, torch.tensor(starts)), y, "dense", device)
+
+
 def test_a_mixing_matrix_after_one_that_mixes_nothing_is_refused(device):
     def mix(m, x, matrix):
         return m.second(matrix @ torch.tanh(m.first(x)))

@@ -89,7 +89,7 @@ class Assembly:
         weights = example_weights(capture)
         fed = [[bound[number] for number in item.blocks] for item in self.items]
         for item, blocks in zip(self.items, fed, strict=True):
-            item.total.begin(blocks, columns.count, weights)
+            item.total.begin(blocks, weights)
         group: list[Tensor] = []
         size = self._group(capture, bound, columns.count)
         for column in columns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sized
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -78,26 +78,32 @@ def curvature(
     problem = _problem(model, data, likelihood, params, bias)
     if num_data is not None and not (isinstance(num_data, Real) and 0 < num_data < math.inf):
         raise ValueError(f"num_data= should be a positive number of terms, found {num_data!r}.")
-    generator = as_generator(generator, problem.device)
+    asked = Request(problem, options, as_generator(generator, problem.device), num_data, progress)
     if structure == "products" or kind == "hessian":
-        return _by_products(problem, options, generator, num_data, progress)
+        return _by_products(asked)
     if structure == "lowrank":
-        return _lowrank(problem, options, generator, num_data, progress)
-    return _summed(problem, options, generator, num_data, progress)
+        return _lowrank(asked)
+    return _summed(asked)
 
 
-def _by_products(
-    problem: Problem,
-    options: Options,
-    generator: torch.Generator,
-    num_data: float | None,
-    progress: Progress | None,
-) -> Curvature:
-    products = Products(problem, replace(options, structure="products"), generator, progress)
+@dataclass(frozen=True)
+class Request:
+    """A call of `curvature` with its arguments checked."""
+
+    problem: Problem
+    options: Options
+    generator: torch.Generator
+    num_data: float | None
+    progress: Progress | None
+
+
+def _by_products(asked: Request) -> Curvature:
+    problem, options, generator = asked.problem, asked.options, asked.generator
+    products = Products(problem, replace(options, structure="products"), generator, asked.progress)
     sums = Sums(problem, options)
     sums.reached = products.try_first()
     fixed = products if options.structure == "products" else written_out(products, options)
-    return Curvature(sums, generator, num_data, fixed)
+    return Curvature(sums, generator, asked.num_data, fixed)
 
 
 def _problem(model: nn.Module, data: Any, likelihood: str | Likelihood, params: Any, bias: str) -> Problem:
@@ -135,20 +141,15 @@ def _passes(batches: Iterable[Batch], what: str, progress: Progress | None) -> I
             progress(number + 1, total, what)
 
 
-def _summed(
-    problem: Problem,
-    options: Options,
-    generator: torch.Generator,
-    num_data: float | None,
-    progress: Progress | None,
-) -> Curvature:
+def _summed(asked: Request) -> Curvature:
+    problem, options, generator = asked.problem, asked.options, asked.generator
     corrected = options.structure == "eigenkronecker"
     batches: Iterable[Batch] = problem.batches.restartable() if corrected else problem.batches
     if problem.batches.single:
         batches = list(problem.batches)
     sums = Sums(problem, options)
     state = generator.get_state()
-    for batch in _passes(batches, "factors" if corrected else options.structure, progress):
+    for batch in _passes(batches, "factors" if corrected else options.structure, asked.progress):
         sums.add(batch, generator)
     require_terms(sums.count)
     assert sums.assembly is not None
@@ -156,25 +157,20 @@ def _summed(
     if corrected:
         sums.correct()
         generator.set_state(state)  # the corrections belong to the same draws as the factors
-        for batch in _passes(batches, "corrections", progress):
+        for batch in _passes(batches, "corrections", asked.progress):
             sums.add(batch, generator)
         sums.assembly.require_finite()
     sums.release()
-    return Curvature(sums, generator, num_data)
+    return Curvature(sums, generator, asked.num_data)
 
 
-def _lowrank(
-    problem: Problem,
-    options: Options,
-    generator: torch.Generator,
-    num_data: float | None,
-    progress: Progress | None,
-) -> Curvature:
+def _lowrank(asked: Request) -> Curvature:
+    problem, options, generator = asked.problem, asked.options, asked.generator
     sums = Sums(problem, options)
     store: ColumnStore | None = None
     count = 0.0
     state = generator.get_state()
-    for batch in _passes(problem.batches, "columns", progress):
+    for batch in _passes(problem.batches, "columns", asked.progress):
         capture = Capture(problem, batch)
         if not len(capture.rows):
             continue
@@ -195,15 +191,18 @@ def _lowrank(
         bad = next(filter(None, (bad_parameter(problem.params, rows) for rows in store.rows)), None)
         if bad is not None:
             raise not_finite(bad)
-        return Curvature(sums, generator, num_data, Fixed(store.operator(count), count))
+        return Curvature(sums, generator, asked.num_data, Fixed(store.operator(count), count))
     again = torch.Generator(generator.device)
     again.set_state(state)
     size = problem.params.numel
     if size <= WRITTEN_OUT and (options.memory is None or size**2 * problem.dtype.itemsize <= options.memory):
-        whole = _summed(problem, replace(options, structure="dense", rank=None), again, None, progress)
+        dense = replace(options, structure="dense", rank=None)
+        whole = _summed(replace(asked, options=dense, generator=again, num_data=None))
         found, count = leading(whole.dense(), options.rank), whole.num_data
     else:
         sums.truncated = True
-        products = Products(problem, Options("products", options.estimate, samples=options.samples), again, progress)
+        products = Products(
+            problem, Options("products", options.estimate, samples=options.samples), again, asked.progress
+        )
         found, count = randomised(products.operator(), options.rank or DEFAULT_RANK, generator), products.count()
-    return Curvature(sums, generator, num_data, Fixed(found, count))
+    return Curvature(sums, generator, asked.num_data, Fixed(found, count))

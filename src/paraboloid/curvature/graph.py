@@ -29,23 +29,9 @@ SELECTS = frozenset({"Where", "MaskedFill"})
 WEIGHS = frozenset({"Mul", "Mm", "Bmm", "Mv", "Addmm"})
 # Nodes that may move examples about by numbers which the graph's shape does not show.
 ROUTING = frozenset(
-    [
-        "Index",
-        "IndexSelect",
-        "Gather",
-        "Take",
-        "MaskedSelect",
-        "MaskedScatter",
-        "Scatter",
-        "ScatterAdd",
-        "IndexPut",
-        "IndexPutImpl",
-        "IndexAdd",
-        "IndexCopy",
-        "Sort",
-        "Topk",
-        "PackPaddedSequence",
-    ]
+    "Index IndexSelect Gather Take MaskedSelect MaskedScatter Scatter ScatterAdd ScatterReduce IndexPut IndexPutImpl "
+    "IndexAdd IndexCopy IndexFill IndexReduce SegmentReduce SparseAddmm SparseMm EmbeddingBag RepeatInterleave Sort "
+    "Topk PackPaddedSequence".split()
 )
 OPAQUE = {
     "CompiledFunction": "a compiled module hides its steps: pass the eager module (model._orig_mod)",
@@ -285,7 +271,7 @@ def _scalars(node: Node) -> tuple:
     if names is None:
         found = {name for name in dir(type(node)) if name.startswith("_saved_")}
         names = _SAVED_NAMES[type(node)] = {name for name in found if not _is_tensor(node, name)}
-    return tuple(_plain(getattr(node, name)) for name in sorted(names))
+    return tuple(_plain(node, name) for name in sorted(names))
 
 
 # By class, without those that were seen to be tensors: reading these may compute a checkpointed block again.
@@ -299,8 +285,12 @@ def _is_tensor(node: Node, name: str) -> bool:
         return True
 
 
-def _plain(value: Any) -> Any:
-    """Something that can be compared and hashed."""
+def _plain(node: Node, name: str) -> Any:
+    """A saved value as something that can be compared and hashed; of what is no number, its type."""
+    try:
+        value = getattr(node, name)
+    except RuntimeError:  # a tensor, left out when its class was first seen, that was changed in place
+        return "Tensor"
     if isinstance(value, tuple | list):
-        return tuple(_plain(one) for one in value)
+        return tuple(one if isinstance(one, int | float | bool) else type(one).__name__ for one in value)
     return value if value is None or isinstance(value, int | float | bool | str) else type(value).__name__

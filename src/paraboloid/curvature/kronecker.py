@@ -94,7 +94,7 @@ class KroneckerSum(BlockSum):
             found.append(Kronecker(A, G) if swapped else Kronecker(G, A))
         return found[0] if len(found) == 1 else nearest_kronecker(found)
 
-    def begin(self, bound: Sequence[BoundBlock], columns: int, weights: Tensor | None) -> None:
+    def begin(self, bound: Sequence[BoundBlock], weights: Tensor | None) -> None:
         for swapped, factors in self.sides.items():
             factors.begin(_parts(bound[0], swapped), weights)
 

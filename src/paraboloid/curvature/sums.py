@@ -27,7 +27,7 @@ class BlockSum(ABC):
     def __init__(self, positions: Tensor):
         self.positions = positions
 
-    def begin(self, bound: Sequence[BoundBlock], columns: int, weights: Tensor | None) -> None:
+    def begin(self, bound: Sequence[BoundBlock], weights: Tensor | None) -> None:
         """Once a batch, before its columns: what does not depend on them."""
 
     @abstractmethod

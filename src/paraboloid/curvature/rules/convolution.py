@@ -71,7 +71,6 @@ class PatchPart(MatrixPart):
         self.places, self.width = math.prod(window.output), math.prod(window.kernel) * image.shape[1]
         self.bias = index.shape[1] == self.width + 1
         self.split = RowSplit(owner, examples)
-        self.rows = image.shape[0] * self.places
         self.positions = self.split.positions * self.places
 
     @property
@@ -158,8 +157,11 @@ def _build(bound: Bound, index: Tensor, group: int) -> PatchPart:
     kernel = tuple(weight.shape[2:])
     stride = (1,) * len(kernel) if node._saved_transposed else tuple(node._saved_stride)
     window = Window(kernel, stride, tuple(node._saved_dilation), tuple(space))
-    layout = _inserted if node._saved_transposed else _padded
-    prepare = partial(layout, geometry=Geometry.of(node), kernel=kernel, space=tuple(space))
+    geometry = Geometry.of(node)
+    if node._saved_transposed:
+        prepare = partial(_inserted, geometry=geometry, kernel=kernel, space=tuple(space))
+    else:
+        prepare = partial(_padded, padding=geometry.padding)
     outputs = bound.owners[0].shape[1] // groups
     channels = slice(group * outputs, (group + 1) * outputs)
     padding = _correlated(node, image, kernel)
@@ -193,9 +195,9 @@ class Geometry:
         return cls(tuple(node._saved_stride), tuple(node._saved_padding), tuple(node._saved_dilation))
 
 
-def _padded(frames: Tensor, geometry: Geometry, kernel: Sequence[int], space: Sequence[int]) -> Tensor:
+def _padded(frames: Tensor, padding: Sequence[int]) -> Tensor:
     """Frames with zeros around them, channels last."""
-    wide = F.pad(frames, [p for pad in reversed(geometry.padding) for p in (pad, pad)])
+    wide = F.pad(frames, [p for pad in reversed(padding) for p in (pad, pad)])
     return wide.movedim(1, -1).contiguous()
 
 

@@ -23,7 +23,7 @@ class LookupPart(MatrixPart):
         self.indices, self.index, self.examples = indices, index, examples
         self.kept = indices != padding
         self.split = RowSplit(owner, examples)
-        self.rows, self.positions = len(indices), self.split.positions
+        self.positions = self.split.positions
 
     @property
     def positions_of(self) -> Tensor:
@@ -38,8 +38,9 @@ class LookupPart(MatrixPart):
         return torch.where(self.kept[:, None], rows, torch.zeros((), dtype=rows.dtype, device=rows.device))
 
     def inputs(self, low: int, high: int) -> Tensor:
-        onehot = torch.zeros(self.rows, self.table, dtype=torch.float64, device=self.indices.device)
-        onehot[torch.arange(self.rows, device=onehot.device), self.indices] = self.kept.to(onehot.dtype)
+        rows = len(self.indices)
+        onehot = torch.zeros(rows, self.table, dtype=torch.float64, device=self.indices.device)
+        onehot[torch.arange(rows, device=onehot.device), self.indices] = self.kept.to(onehot.dtype)
         return self.split.take(onehot, 0, low, high)
 
     def outputs(self, stacks: Stacks, low: int, high: int) -> Tensor:

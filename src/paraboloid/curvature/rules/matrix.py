@@ -27,7 +27,7 @@ class RowsPart(MatrixPart):
         self.data, self.pick, self.index, self.examples = data, pick, index, examples
         self.bias = index.shape[1] == data.shape[1] + 1
         self.split = RowSplit(owner, examples)
-        self.rows, self.positions = data.shape[0], self.split.positions
+        self.positions = self.split.positions
 
     @property
     def positions_of(self) -> Tensor:

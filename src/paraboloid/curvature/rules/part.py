@@ -56,7 +56,6 @@ class MatrixPart(Part):
 
     bias: bool = False
     split: RowSplit
-    rows: int  # positions of all examples together
     positions: int  # most positions of one example
 
     @abstractmethod

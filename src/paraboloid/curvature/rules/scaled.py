@@ -19,7 +19,7 @@ class ScaledPart(MatrixPart):
     def __init__(self, inner: MatrixPart, scale: float):
         self.inner, self.scale = inner, scale
         self.index, self.examples, self.bias = inner.index, inner.examples, inner.bias
-        self.rows, self.positions, self.split = inner.rows, inner.positions, inner.split
+        self.positions, self.split = inner.positions, inner.split
 
     @property
     def positions_of(self) -> Tensor:
