@@ -5,6 +5,8 @@
 A classifier of handwritten digits is trained. Then the curvature of its loss (the Gauss-Newton matrix) is measured
 seven times: once written down in full, six times in structures that larger networks can afford. The network is so
 small that the full matrix fits, so every shortcut can be compared with the truth.
+
+At the end one recipe, a claim of a paper that anyone can run, goes from its config to a page with figures.
 """
 
 import statistics
@@ -14,6 +16,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 MISSING = """The demo needs {name}, which {python} does not have. Either
@@ -28,10 +31,12 @@ try:
     from torch.nn import functional as F
 
     import paraboloid
+    from paraboloid_command import main as command
 except ModuleNotFoundError as error:
     sys.exit(MISSING.format(name=error.name, python=sys.executable))
 
 Data = tuple[Tensor, Tensor]
+RECIPE = "kronecker_quality"  # its smallest size takes seconds
 DAMPING = 1e-2  # added to the diagonal before solving: along flat directions the curvature alone is zero
 STRUCTURES = ("dense", "block", "kronecker", "eigenkronecker", "diagonal", "lowrank", "products")
 RANK = 50  # of the structure "lowrank"
@@ -225,6 +230,16 @@ def show_coverage(console: Any, one: Measured) -> None:
     show(console, f"4. What {one.structure} did with every parameter", columns, rows, "left")
 
 
+def run_recipe(out: Path) -> Path:
+    """The recipe at its smallest scale, and the page of its report: what a user types, typed."""
+    page = out / "report.html"
+    failed = command(["run", RECIPE, "--scale", "smoke", "--out", str(out), "--restart"])
+    failed = failed or command(["report", RECIPE, "--out", str(out), "--to", str(page)])
+    if failed:
+        sys.exit(failed)
+    return page.resolve()
+
+
 def main() -> None:
     """Train, measure, show."""
     try:
@@ -247,9 +262,13 @@ def main() -> None:
     show_curvature(console, fits, fb)
     show_errors(console, fits, g, fb, generator)
     show_coverage(console, fits[2])
-    console.print(f"\n[bold]5. What next[/bold] (all of this took {time.perf_counter() - start:.0f} s)\n")
+    console.print(f"\n[bold]5. One recipe, from its config to its report[/bold]: paraboloid run {RECIPE}")
+    report = run_recipe(Path("runs"))
+    console.print(f"\n[bold]6. What next[/bold] (all of this took {time.perf_counter() - start:.0f} s)\n")
     console.print("Your model:  paraboloid.curvature(model, (x, y), likelihood='categorical')")
     console.print("All choices: README.md, 'What can be asked for'; then read examples/demo.py")
+    console.print("All recipes: paraboloid list")
+    console.print(f"The report:  {report}", soft_wrap=True)
 
 
 if __name__ == "__main__":

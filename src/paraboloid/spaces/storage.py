@@ -11,7 +11,8 @@ import json
 import os
 import tempfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,16 @@ from torch import Tensor
 
 FORMAT = "paraboloid"
 VERSION = 1
+
+
+class NotWritten(OSError):
+    """A file could not be written (a full disk, no permission); what stood under its name is still there."""
+
+    @classmethod
+    def because(cls, path: str | os.PathLike[str], error: Exception) -> NotWritten:
+        """The file and the system's reason in one line."""
+        reason = getattr(error, "strerror", None) or error
+        return cls(f"{path} could not be written: {reason}. Nothing that was saved before is lost.")
 
 
 def save(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
@@ -35,9 +46,6 @@ def save(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: 
     >>> tensors["x"].tolist(), metadata["num_data"]
     ([1.0, 1.0], 7)
     """
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"the folder {path.parent} does not exist; create it before saving {path.name}.")
     stored = _storable(tensors)
     header = {
         "format": FORMAT,
@@ -45,16 +53,38 @@ def save(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: 
         "checksum": str(_checksum(stored)),
         "metadata": _to_json(metadata),
     }
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    with replacing(path) as temporary:
+        save_file(stored, temporary, metadata=header)
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A file to write beside `path`, whose place it takes, flushed to the disk, when the block ends without an error.
+
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with replacing(f"{folder.name}/a.txt") as temporary:
+    ...     _ = temporary.write_text("whole")
+    >>> os.listdir(folder.name)
+    ['a.txt']
+    """
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {path.parent} does not exist; create it before saving {path.name}.")
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    except OSError as error:
+        raise NotWritten.because(path, error) from error
     os.close(handle)
     temporary = Path(name)
     try:
-        save_file(stored, temporary, metadata=header)
+        yield temporary
         _flush(temporary)
         # mkstemp makes files private; a saved result should be as readable as any other new file
         temporary.chmod(0o666 & ~_umask())
         os.replace(temporary, path)
         _flush(path.parent)
+    except (OSError, SafetensorError) as error:
+        raise NotWritten.because(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -1,0 +1,1 @@
+"""One file, one claim: a table or a figure of a paper, run at three sizes."""
