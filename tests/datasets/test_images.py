@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from datasets.served import edition_of, small_mnist
-from paraboloid.datasets import mnist
+from paraboloid.datasets import cifar10, mnist
 from paraboloid.datasets.editions import Edition
 from paraboloid.datasets.images import by_content, parted_by_content
 from paraboloid.datasets.known import KNOWN, OFFICIAL
@@ -63,3 +63,19 @@ def test_a_file_in_another_order_gives_the_same_validation_whatever_its_order(ca
     assert "ordered by the sha256" in first.note
     joined = torch.cat([first.train.y, first.validation.y])
     assert sorted(joined.tolist()) == [1, 1, 3, 4, 5]
+
+
+def test_colours_become_planes_and_rows_stay_rows(cache, tmp_path, monkeypatch):
+    draws = np.random.default_rng(0)
+    arrays = {f"x_{part}": draws.integers(0, 256, (4, 3, 5, 3)).astype(np.uint8) for part in ("train", "test")}
+    arrays |= {f"y_{part}": np.arange(4, dtype=np.uint8) for part in ("train", "test")}
+    arrays["class_names"] = np.array(list("abcd"))
+    monkeypatch.setenv("PARABOLOID_DATA", str(tmp_path))
+    monkeypatch.setitem(KNOWN, "cifar10", (edition_of(arrays),))
+    np.savez(tmp_path / "cifar10.npz", **arrays)
+    data = cifar10()
+    assert (data.train.x.shape, data.train.x.is_contiguous()) == ((4, 3, 3, 5), True)
+    for channel in range(3):
+        assert np.array_equal(data.train.x[:, channel].numpy(), arrays["x_train"][..., channel])
+    assert data.classes == ("a", "b", "c", "d")
+    assert data.normalise.mean.shape == (3, 1, 1)

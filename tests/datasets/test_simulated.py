@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from paraboloid.datasets import curves, griewank, griewank_function, logistic, toy_cubic, wheel
+from datasets.served import edition_of
+from paraboloid.datasets import curves, faces, griewank, griewank_function, logistic, toy_cubic, wheel
+from paraboloid.datasets.known import KNOWN
 from paraboloid.datasets.strokes import draw_curves
-from paraboloid.datasets.turned_faces import turned
+from paraboloid.datasets.turned_faces import draw_pairs, turned
 
 SIMULATED = {
     "toy_cubic": toy_cubic,
@@ -154,6 +156,35 @@ def test_faces_are_turned_and_scaled_as_a_pixel_by_pixel_oracle_says():
         for n in range(2):
             slow = seen_slowly(x[n, 0].double().numpy(), angle, scale)
             assert np.abs(made[2 * place + n, 0].numpy() - slow).max() < 0.51
+
+
+def test_angles_and_scales_are_uniform_in_the_thesis_s_ranges():
+    angles, scales = draw_pairs(20_000, torch.Generator().manual_seed(0))
+    for drawn, low, high in ((angles, -math.pi / 2, math.pi / 2), (scales, 1.4, 1.8)):
+        assert low <= drawn.min() and drawn.max() <= high
+        width = high - low
+        assert abs(drawn.mean() - (low + high) / 2) < 5 * width / math.sqrt(12 * 20_000)
+        # the square of a centred uniform has mean w²/12 and variance w⁴/180
+        assert abs(drawn.var() - width**2 / 12) < 5 * width**2 / math.sqrt(180 * 20_000)
+    with pytest.raises(ValueError, match="`pairs` should be at least 1, found 0"):
+        draw_pairs(0, torch.Generator())
+
+
+def test_faces_run_through_the_people_for_each_pair_in_turn(cache, tmp_path, monkeypatch):
+    pictures = np.random.default_rng(0).integers(0, 256, (400, 64, 64)).astype(np.uint8)
+    arrays = {"x": pictures, "y": (np.arange(400) // 10).astype(np.uint8)}
+    monkeypatch.setenv("PARABOLOID_DATA", str(tmp_path))
+    monkeypatch.setitem(KNOWN, "olivetti_faces", (edition_of(arrays),))
+    np.savez(tmp_path / "olivetti_faces.npz", **arrays)
+    data = faces(pairs=3)
+    angles, scales = draw_pairs(3, torch.Generator().manual_seed(0))
+    for part, people in ((data.train, range(25)), (data.validation, range(25, 30)), (data.test, range(30, 40))):
+        assert part.y.tolist() == 3 * [person for person in people for _ in range(10)]
+        for place in (0, len(part) // 3 + 7, len(part) - 1):
+            pair, picture = divmod(place, len(part) // 3)
+            original = torch.from_numpy(pictures[people[0] * 10 + picture])[None, None]
+            alone = turned(original, angles[pair : pair + 1], scales[pair : pair + 1])
+            assert torch.equal(part.x[place], alone[0])
 
 
 def test_a_positive_angle_turns_clockwise():

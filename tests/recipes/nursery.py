@@ -14,12 +14,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+FORK = multiprocessing.get_context("fork")
+KEPT = []
+
 
 class Nursery:
     """The asking side."""
 
     def __init__(self) -> None:
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
         command = [sys.executable, __file__]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
@@ -51,10 +54,14 @@ def _serve() -> None:
 
     import paraboloid.cli.main  # noqa: F401
 
+    from paraboloid.recipes import provenance
+    from paraboloid.recipes.log import MemoryLog
+
     toys.plan(Path("."))
-    original = multiprocessing.get_context
-    # workers are forked here, not spawned: what they do is the same, and they need no two seconds to import torch
-    multiprocessing.get_context = lambda method=None: original("fork" if method == "spawn" else method)
+    toys.one_seed(toys.Config(steps=(2, 2), seeds=(0,)), MemoryLog())  # torch imports some parts when they are used
+    provenance.commit(), provenance.source_digest()
+    multiprocessing.get_context = lambda method=None: _Forking()
+    os.fsync = lambda handle: None  # a killed process loses nothing that it had written; only a power cut would
     for line in sys.stdin:
         reading, writing = os.pipe()
         child = os.fork()
@@ -70,6 +77,23 @@ def _serve() -> None:
         os.set_blocking(reading, False)  # workers that outlive the child for a moment hold the other end
         said = _read(reading)
         print(json.dumps([os.waitstatus_to_exitcode(status), said]), flush=True)
+
+
+class _Forking:
+    """Workers are forked, not spawned: what they do is the same, and they need no two seconds to import torch."""
+
+    def Pipe(self):
+        ours, theirs = FORK.Pipe()
+        KEPT.append(ours)
+        return ours, theirs
+
+    def Process(self, target, args, daemon):
+        def alone(*arguments) -> None:
+            for connection in KEPT:  # a spawned process would not have inherited the other ends
+                connection.close()
+            target(*arguments)
+
+        return FORK.Process(target=alone, args=args, daemon=daemon)
 
 
 def _read(reading: int) -> str:

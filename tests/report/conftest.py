@@ -1,39 +1,25 @@
 """A browser for the tests of the page, and the page it looks at."""
 
-import os
-import shutil
-
 import pytest
 from playwright.sync_api import sync_playwright
 
+import chromium
 from paraboloid import report
 from paraboloid.recipes.figures import Figure
 from paraboloid.recipes.protocol import Target
 from report import invented
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 QUIET = (
     "--no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
     "--disable-sync"
 )
 
 
-def chromium() -> str:
-    """The browser of this machine; a test of the page without one has failed, it has not been skipped."""
-    found = os.environ.get("PARABOLOID_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    if not found:
-        pytest.fail(
-            "the tests of the report need a Chromium; none of "
-            f"{', '.join(NAMES)} is on the PATH. Debian, Ubuntu: sudo apt install chromium. Elsewhere: "
-            "python -m playwright install chromium, and set PARABOLOID_CHROMIUM to its executable.",
-            pytrace=False,
-        )
-    return found
-
-
 @pytest.fixture(scope="module")
 def browser():
-    path = chromium()
+    path = chromium.find()
+    if path is None:
+        pytest.fail(f"the tests of the report need a Chromium; {chromium.HOW}", pytrace=False)
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=path, args=QUIET.split())
         yield running

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from paraboloid import report
-from paraboloid.recipes.figures import Figure, Series
+from paraboloid.recipes.figures import Axis, Figure, Panel, Series
 from paraboloid.recipes.records import Cell
 from paraboloid.report import page
 from report import invented
@@ -50,11 +50,12 @@ def test_the_same_records_give_the_same_bytes(tmp_path):
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):
-    path = report.write(tmp_path / "report.html", [invented.entry()])
+    path = report.write(tmp_path / "report.html", [(invented.recipe(), invented.record())])
     before = path.read_bytes()
-    broken = (invented.recipe(), invented.record(provenance=None))
     with pytest.raises(AttributeError):
-        report.write(path, [broken])
+        report.write(path, [(invented.recipe(), invented.record(provenance=None))])
+    with pytest.raises(UnicodeEncodeError):
+        report.write(path, [(invented.recipe(), invented.record())], title="half a character \ud800")
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
 
@@ -160,6 +161,19 @@ def test_figures_that_cannot_be_drawn_are_said_and_the_rest_of_the_page_stays():
     assert text.count("<figure") == 4
 
 
+def test_one_figure_that_cannot_be_drawn_leaves_the_others():
+    wrong = Panel("p", Axis("x"), Axis("y"), [Series("a", [1, 2], [1])])
+    figures = [Figure(name, "t", "c", [panel]) for name, panel in (("first", wrong), ("second", invented.curves()))]
+    text = page.html([(invented.recipe(lambda results: figures), invented.record())])
+    assert "The figure &#39;first&#39; of linear_factors could not be drawn" in text
+    assert "found 2 x, 1 y" in text
+    assert text.count("<figure") == 1
+
+
+def test_a_report_without_records_is_a_page():
+    assert "No record here has a published value" in page.html([])
+
+
 def test_a_record_without_values_asks_for_no_figures():
     def never(results):
         raise AssertionError("nothing to draw")
@@ -190,6 +204,6 @@ def test_neither_a_users_settings_nor_ours_reach_the_other(tmp_path):
     import matplotlib
 
     expected = plain_page()
-    with matplotlib.rc_context({"font.size": 40.0, "svg.fonttype": "path", "axes.grid": False}):
+    with matplotlib.rc_context({"font.size": 40.0, "svg.fonttype": "path", "axes.xmargin": 0.4}):
         assert page.html([invented.entry()], title="A title") == expected
         assert matplotlib.rcParams["font.size"] == 40.0

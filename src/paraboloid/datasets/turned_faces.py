@@ -34,17 +34,26 @@ def faces(
 
         faces().train.x.shape                           # (103500, 1, 25, 25)
     """
-    if pairs < 1:
-        raise ValueError(f"`pairs` should be at least 1, found {pairs}.")
-    generator = as_generator(generator, "cpu")
+    angles, scales = draw_pairs(pairs, as_generator(generator, "cpu"))
     originals = olivetti(download=download)
     assert originals.validation is not None  # its split by person has one
-    turn, scale = torch.rand(2, pairs, dtype=torch.float64, generator=generator)
-    angles, scales = torch.pi * (turn - 0.5), 1.4 + 0.4 * scale
     parts = (originals.train, originals.test, originals.validation)
     train, test, validation = (Split(turned(part.x, angles, scales), part.y.repeat(pairs)) for part in parts)
     note = f"made of the Olivetti faces with {pairs} pairs of an angle and a scale that all pictures share"
     return dataset("faces", train, test, validation, classes=originals.classes, note=note, device=device)
+
+
+def draw_pairs(pairs: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Angles, uniform from −π/2 to π/2, and scales, uniform from 1.4 to 1.8.
+
+    >>> angles, scales = draw_pairs(414, torch.Generator().manual_seed(0))
+    >>> bool(angles.abs().max() < 1.58), bool(scales.min() > 1.39)
+    (True, True)
+    """
+    if pairs < 1:
+        raise ValueError(f"`pairs` should be at least 1, found {pairs}.")
+    turn, scale = torch.rand(2, pairs, dtype=torch.float64, generator=generator)
+    return torch.pi * (turn - 0.5), 1.4 + 0.4 * scale
 
 
 def turned(x: Tensor, angles: Tensor, scales: Tensor) -> Tensor:

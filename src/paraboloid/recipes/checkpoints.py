@@ -17,6 +17,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from paraboloid.recipes.refused import Refused
 from paraboloid.spaces import storage
 
 
@@ -30,18 +31,18 @@ def packed(kept: Mapping[str, Any], position: Mapping[str, Any]) -> tuple[dict[s
     """The same in memory: copies that later steps do not change."""
     tensors: dict[str, Tensor] = {}
     states = {name: _pack(_state(thing, name), name, tensors) for name, thing in kept.items()}
-    surroundings = _pack(_surroundings(), "global", tensors)
+    surroundings = _pack(_surroundings(), "", tensors)  # the only paths that begin with a stroke
     return tensors, {"states": states, "global": surroundings, "position": dict(position)}
 
 
 def read_position(path: Path) -> dict[str, Any]:
     """Where the file's run stood, without restoring anything."""
-    return storage.load(path)[1]["position"]
+    return _load(path)[1]["position"]
 
 
 def restore(path: Path, kept: Mapping[str, Any]) -> dict[str, Any]:
     """Put everything back as it was, in place; returns the position."""
-    tensors, metadata = storage.load(path)
+    tensors, metadata = _load(path)
     states = metadata["states"]
     if set(states) != set(kept):
         raise ValueError(
@@ -49,9 +50,22 @@ def restore(path: Path, kept: Mapping[str, Any]) -> dict[str, Any]:
             f"{', '.join(sorted(kept)) or 'nothing'}: the recipe has changed since. Start the run anew."
         )
     for name, thing in kept.items():
-        _restore(thing, _unpack(states[name], tensors))
+        try:
+            _restore(thing, _unpack(states[name], tensors))
+        except (RuntimeError, ValueError, TypeError, KeyError) as error:
+            raise ValueError(
+                f"{path} holds a state of {name} that does not fit: {' '.join(str(error).split())} "
+                "The recipe has changed since. Start the run anew."
+            ) from error
     _restore_surroundings(_unpack(metadata["global"], tensors))
     return metadata["position"]
+
+
+def _load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    try:
+        return storage.load(path)
+    except ValueError as error:
+        raise Refused(f"{error} Delete it to go on from what was saved before, or begin anew by --restart.") from error
 
 
 def _state(thing: Any, name: str) -> Any:
@@ -73,6 +87,8 @@ def _restore(thing: Any, state: Any) -> None:
     elif hasattr(thing, "load_state_dict"):
         thing.load_state_dict(state)
     elif isinstance(thing, Tensor):
+        if not isinstance(state, Tensor) or (state.shape, state.dtype) != (thing.shape, thing.dtype):
+            raise ValueError(f"it should be a tensor of shape {tuple(thing.shape)} and type {thing.dtype}.")
         with torch.no_grad():
             thing.copy_(state)
     elif isinstance(thing, list):
@@ -103,11 +119,13 @@ def _restore_surroundings(state: dict[str, Any]) -> None:
 
 def _pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
-        tensors[path] = value.detach().to("cpu", copy=True)
-        return {"tensor": path}
+        copied = value.detach().to("cpu", copy=True)
+        # safetensors knows no complex numbers of double precision
+        tensors[path] = torch.view_as_real(copied.resolve_conj()) if copied.is_complex() else copied
+        return {"complex" if copied.is_complex() else "tensor": path}
     if isinstance(value, Mapping):
         items = enumerate(value.items())
-        return {"dict": [[_pack(key, "", {}), _pack(inner, f"{path}/{i}", tensors)] for i, (key, inner) in items]}
+        return {"dict": [[_pack_key(key, path), _pack(inner, f"{path}/{i}", tensors)] for i, (key, inner) in items]}
     if isinstance(value, list | tuple):
         kind = "list" if isinstance(value, list) else "tuple"
         return {kind: [_pack(inner, f"{path}/{i}", tensors) for i, inner in enumerate(value)]}
@@ -118,12 +136,22 @@ def _pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     )
 
 
+def _pack_key(key: Any, path: str) -> Any:
+    tensors: dict[str, Tensor] = {}
+    packed = _pack(key, f"a key of {path}", tensors)
+    if tensors:
+        raise TypeError(f"{path} has a key that is a {type(key).__name__}; keys are numbers, texts and tuples of them.")
+    return packed
+
+
 def _unpack(value: Any, tensors: Mapping[str, Tensor]) -> Any:
     if not isinstance(value, dict):
         return value
     ((kind, inner),) = value.items()
     if kind == "tensor":
         return tensors[inner]
+    if kind == "complex":
+        return torch.view_as_complex(tensors[inner])
     if kind == "dict":
         return {_unpack(key, tensors): _unpack(item, tensors) for key, item in inner}
     items = [_unpack(item, tensors) for item in inner]

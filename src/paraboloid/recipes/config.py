@@ -6,6 +6,7 @@ config has one sha256, and that names its run.
 
 from __future__ import annotations
 
+import ast
 import difflib
 import hashlib
 import json
@@ -34,8 +35,9 @@ def as_json(config: Any) -> dict[str, Any]:
 
 
 def digest(config: Any) -> str:
-    """sha256 of the config's canonical JSON: keys sorted, no spaces."""
-    text = json.dumps(asdict(config), sort_keys=True, separators=(",", ":"))
+    """sha256 of the config's canonical JSON: keys sorted, no spaces, and 2 as 2.0 where a float is declared."""
+    canonical = from_json(type(config), as_json(config))
+    text = json.dumps(asdict(canonical), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -84,17 +86,27 @@ def _changed(config: Any, keys: Sequence[str], text: str, path: str) -> Any:
         if not is_dataclass(inner):
             raise Refused(f"{keys[0]!r} holds a value, not further keys, so there is no {path!r}.")
         return replace(config, **{keys[0]: _changed(inner, keys[1:], text, path)})
-    return replace(config, **{keys[0]: _cast(get_type_hints(type(config))[keys[0]], _read(text), path)})
+    return replace(config, **{keys[0]: _typed(get_type_hints(type(config))[keys[0]], text, path)})
+
+
+def _typed(hint: Any, text: str, path: str) -> Any:
+    """What was typed, as the annotation wants it; where a text is wanted, letter by letter."""
+    value = _read(text)
+    kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    return text if str in kinds and type(value) not in kinds else _cast(hint, value, path)
 
 
 def _read(text: str) -> Any:
-    """Numbers, true, null and lists as JSON (or Python) spells them; commas make a list; anything else is a text."""
-    try:
-        return json.loads({"True": "true", "False": "false", "None": "null"}.get(text, text))
-    except json.JSONDecodeError:
-        pass
-    inside = text.strip().removeprefix("(").removesuffix(")").removeprefix("[").removesuffix("]")
-    if "," in inside:
+    """Numbers, true, null and lists as JSON or Python spells them; commas make a list; anything else is a text."""
+    for reader in (json.loads, ast.literal_eval):
+        try:
+            return reader(text)
+        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+            continue
+    inside = text.strip()
+    if inside[:1] + inside[-1:] in ("()", "[]"):
+        inside = inside[1:-1]
+    if "," in inside and not set(inside) & set("()[]"):
         return [_read(part.strip()) for part in inside.split(",") if part.strip()]
     return text
 
@@ -107,26 +119,27 @@ def _cast(hint: Any, value: Any, path: str) -> Any:
     if origin in (Union, types.UnionType):
         return _first_fitting(arguments, value, path, hint)
     if origin is Literal:
-        if value in arguments:
-            return value
+        for argument in arguments:
+            if argument == value and isinstance(argument, bool) == isinstance(value, bool):
+                return argument
         raise Refused(f"{path} should be {_listed(arguments)}, found {_shown(value)}.")
     if origin is tuple:
         return _tuple(arguments, value, path, hint)
     if is_dataclass(hint):
         return from_json(cast(type, hint), value, path) if isinstance(value, Mapping) else _refuse(path, hint, value)
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        return _float(value, path)
     if hint is types.NoneType and value is None:
         return None
     if hint is not types.NoneType and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
-    if hint is str and isinstance(value, int | float):  # --set name=7
+    if hint is str and isinstance(value, int | float) and not isinstance(value, bool):  # --set names=7,8
         return str(value)
     return _refuse(path, hint, value)
 
 
 def _first_fitting(kinds: Sequence[Any], value: Any, path: str, hint: Any) -> Any:
-    for kind in kinds:
+    for kind in sorted(kinds, key=lambda kind: type(value) is not kind):  # its own kind first, so that it comes back
         try:
             return _cast(kind, value, path)
         except Refused:
@@ -141,6 +154,13 @@ def _tuple(kinds: Sequence[Any], value: Any, path: str, hint: Any) -> tuple[Any,
         _refuse(path, hint, value)
     each = [kinds[0]] * len(items) if endless else kinds
     return tuple(_cast(kind, item, f"{path}[{i}]") for i, (kind, item) in enumerate(zip(each, items, strict=True)))
+
+
+def _float(value: int | float, path: str) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return _refuse(path, float, value)
 
 
 def _refuse(path: str, hint: Any, value: Any) -> Any:

@@ -42,10 +42,13 @@ class Summary:
         n = len(repetitions)
         if n == 0:
             raise ValueError("a value needs at least one repetition; found none.")
-        mean = math.fsum(repetitions) / n
         if n == 1:
-            return cls(mean, math.nan, 1)
-        variance = math.fsum((x - mean) ** 2 for x in repetitions) / (n - 1)
+            return cls(float(repetitions[0]), math.nan, 1)
+        try:
+            mean = math.fsum(repetitions) / n
+            variance = math.fsum((x - mean) ** 2 for x in repetitions) / (n - 1)
+        except (OverflowError, ValueError):  # something diverged: squares beyond 1e308, or infinities of both signs
+            return cls(sum(repetitions) / n, math.inf, n)
         return cls(mean, math.sqrt(variance / n), n)
 
     @property

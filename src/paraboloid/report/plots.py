@@ -61,15 +61,15 @@ def figures_of(entry: Entry) -> Gallery:
 
 def plots_of(entry: Entry, gallery: Gallery, slots: Mapping[str, int], prefix: str) -> tuple[list[Plot], str]:
     """The drawn figures, and what went wrong. A missing matplotlib is nobody's figure's fault and is raised."""
-    plots = []
-    try:
-        for number, figure in enumerate(gallery.figures):
+    plots, problems = [], [gallery.problem] if gallery.problem else []
+    for number, figure in enumerate(gallery.figures):
+        try:
             plots.append(plot(figure, slots, f"{prefix}-f{number}"))
-    except ImportError:
-        raise
-    except Exception as error:
-        return plots, _problem(entry, error)
-    return plots, gallery.problem
+        except ImportError:
+            raise
+        except Exception as error:
+            problems.append(_problem(entry, error, figure.name))
+    return plots, "\n".join(problems)
 
 
 def plot(figure: Figure, slots: Mapping[str, int], prefix: str) -> Plot:
@@ -115,9 +115,10 @@ def _mark(figure: Figure, name: str) -> tuple[str, int]:
     raise AssertionError(f"{name!r} is in no panel of {figure.name!r}")
 
 
-def _problem(entry: Entry, error: Exception) -> str:
+def _problem(entry: Entry, error: Exception, figure: str = "") -> str:
     recipe, record = entry
+    what = f"The figure {figure!r}" if figure else "The figures"
     return (
-        f"The figures of {recipe.name} could not be drawn from the record {record.name} (run {record.state}): "
+        f"{what} of {recipe.name} could not be drawn from the record {record.name} (run {record.state}): "
         f"{type(error).__name__}: {error}"
     )
