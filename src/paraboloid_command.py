@@ -132,9 +132,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     top = parser()
     given = top.parse_args(arguments)
     if given.version:
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        print(version("paraboloid"))
+        try:
+            print(version("paraboloid"))
+        except PackageNotFoundError:
+            print("from sources")
         return 0
     if given.command is None:
         top.print_help()

@@ -288,6 +288,42 @@ MUTANTS = [
         "- self.logdet + other.logdet",
         "operators/test_gaussian.py",
     ),
+    # ---- runs, data and verdicts
+    mutant(
+        "generator_not_restored",
+        "recipes/checkpoints",
+        "thing.set_state(state)",
+        "thing.get_state()",
+        "recipes/test_checkpoints.py::test_tensors_and_generators_are_restored_in_place",
+    ),
+    mutant(
+        "lines_after_a_checkpoint_kept",
+        "recipes/streams",
+        "os.truncate(path, int(size))",
+        "os.truncate(path, path.stat().st_size)",
+        "recipes/test_streams.py::test_what_was_written_after_a_position_is_dropped",
+    ),
+    mutant(
+        "verdict_of_the_mean_alone",
+        "recipes/summary",
+        "if target.low <= low and high <= target.high:",
+        "if target.low <= summary.mean <= target.high:",
+        "recipes/test_summary.py::test_a_verdict_compares_the_two_intervals",
+    ),
+    mutant(
+        "altered_data_trusted",
+        "datasets/editions",
+        "        if found[name] != expected:",
+        "        if False:",
+        "datasets/test_editions.py::test_one_changed_byte_of_any_array_is_found",
+    ),
+    mutant(
+        "crop_that_never_reaches_the_far_edge",
+        "datasets/augment",
+        "torch.randint(-padding, padding + 1,",
+        "torch.randint(-padding, padding,",
+        "datasets/test_augment.py::test_every_offset_is_equally_probable_and_mirrors_are_a_fair_coin",
+    ),
 ]
 
 

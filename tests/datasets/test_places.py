@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-
-from paraboloid.datasets.places import Place, cache_folder, data_folder, find, write_whole
+from paraboloid.datasets.places import Place, cache_folder, data_folder, find
 
 
 def test_the_cache_is_where_the_user_or_else_the_system_says(monkeypatch, tmp_path):
@@ -36,16 +34,3 @@ def test_a_file_is_found_in_the_folder_then_in_the_cache(cache, tmp_path, monkey
     assert find("tinyshakespeare") == Place("cache", cache / "tinyshakespeare.txt")
     (tmp_path / "tinyshakespeare.txt").write_text("a")
     assert find("tinyshakespeare") == Place("folder", tmp_path / "tinyshakespeare.txt")
-
-
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
-    (tmp_path / "a").write_bytes(b"old")
-
-    def fail(file):
-        file.write(b"half")
-        raise RuntimeError("in the middle")
-
-    with pytest.raises(RuntimeError, match="in the middle"):
-        write_whole(tmp_path / "a", fail)
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
-    assert (tmp_path / "a").read_bytes() == b"old"

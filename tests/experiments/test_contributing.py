@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from paraboloid_command import main
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"

@@ -50,18 +50,24 @@ class Nursery:
 
 def _serve() -> None:
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    from recipes import toys  # the imports that are worth sharing
-
     import paraboloid.cli.main  # noqa: F401
-
     from paraboloid.recipes import provenance
+    from paraboloid.recipes.locks import Lock
     from paraboloid.recipes.log import MemoryLog
+    from recipes import toys  # the imports that are worth sharing
 
     toys.plan(Path("."))
     toys.one_seed(toys.Config(steps=(2, 2), seeds=(0,)), MemoryLog())  # torch imports some parts when they are used
     provenance.commit(), provenance.source_digest()
     multiprocessing.get_context = lambda method=None: _Forking()
     os.fsync = lambda handle: None  # a killed process loses nothing that it had written; only a power cut would
+    take = Lock.__init__
+
+    def remembered(lock, *arguments) -> None:
+        take(lock, *arguments)
+        KEPT.append(lock.release)
+
+    Lock.__init__ = remembered
     for line in sys.stdin:
         reading, writing = os.pipe()
         child = os.fork()
@@ -84,13 +90,14 @@ class _Forking:
 
     def Pipe(self):
         ours, theirs = FORK.Pipe()
-        KEPT.append(ours)
+        KEPT.append(ours.close)
         return ours, theirs
 
     def Process(self, target, args, daemon):
         def alone(*arguments) -> None:
-            for connection in KEPT:  # a spawned process would not have inherited the other ends
-                connection.close()
+            # a spawned process would have inherited neither the other ends nor the lock of the run
+            for kept in KEPT:
+                kept()
             target(*arguments)
 
         return FORK.Process(target=alone, args=args, daemon=daemon)
@@ -109,9 +116,8 @@ def _read(reading: int) -> str:
 
 def _live(how: dict) -> int:
     """The run, as the command line would carry it out."""
-    from recipes import toys
-
     from paraboloid_command import main
+    from recipes import toys
 
     if "limit" in how:  # no file may grow beyond: the system's answer is an error, as from a full disk
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -137,7 +143,7 @@ def _no_space() -> None:
 
 
 def _at_file_event(number: int, do, once: bool = True) -> None:
-    """`do` at the n-th time (and, unless `once`, ever after) that a file is opened for writing, renamed, cut, removed."""
+    """`do` at the n-th time (and, unless `once`, ever after) a file is opened for writing, renamed, cut or removed."""
     seen = [0]
 
     def hook(event: str, arguments: tuple) -> None:

@@ -1,8 +1,9 @@
 """Configs: what is typed, what is in a file and what names a run are the same thing, and mistakes are named."""
 
+import hashlib
 import json
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, make_dataclass, replace
 from typing import Literal
 
 import pytest
@@ -79,6 +80,13 @@ def test_any_values_come_back_from_json(drawn):
 def test_every_key_changes_the_digest():
     digests = {digest(Config()), *(digest(replace(Config(), **{key: value})) for key, value in CHANGES.items())}
     assert len(digests) == 1 + len(CHANGES)
+
+
+def test_the_order_in_which_a_class_declares_its_keys_does_not_change_the_digest():
+    one = make_dataclass("One", [("a", int, 1), ("b", int, 2)], frozen=True)
+    other = make_dataclass("Other", [("b", int, 2), ("a", int, 1)], frozen=True)
+    assert digest(one()) == digest(other())
+    assert digest(one()) == hashlib.sha256(b'{"a":1,"b":2}').hexdigest()
 
 
 def test_the_order_of_keys_in_a_file_and_the_spelling_of_a_number_do_not_change_the_digest():

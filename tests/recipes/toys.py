@@ -1,4 +1,4 @@
-"""A toy recipe in one file, as a newcomer would write it: two loops that follow one another, and every kind of state."""
+"""A toy recipe in one file, as a newcomer would write it: two loops one after the other, and every kind of state."""
 
 import os
 import signal
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from paraboloid.recipes.circumstances import Circumstances
@@ -27,7 +28,7 @@ CARD = Card(
 
 @dataclass(frozen=True)
 class Config:
-    """`cells`: seeds are cells, not steps of the run itself. `failing` and `skipping` seeds do so after the first loop."""
+    """`cells`: seeds are cells of the run. `failing` and `skipping` ones stop after their first loop."""
 
     steps: tuple[int, int] = (12, 10)
     dropout: float = 0.5
@@ -115,7 +116,9 @@ def plan(out: Path, config: Config | None = None, **circumstances) -> Plan:
 
 
 def left(folder: Path) -> dict[str, bytes]:
-    """What a run leaves that must not depend on its history: every stream, result and artefact, byte by byte."""
+    """What a run leaves that must not depend on its history: streams and results by bytes, artefacts by tensors."""
     names = {"metrics.jsonl", "results.json"}
-    paths = [p for p in sorted(folder.rglob("*")) if p.name in names or p.parent.name == "artefacts"]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+    found = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.name in names}
+    for path in sorted(folder.rglob("artefacts/*")):  # the order of the keys in its header is drawn anew each time
+        found[path] = repr({name: tensor.tolist() for name, tensor in load_file(path).items()}).encode()
+    return {str(path.relative_to(folder)): content for path, content in found.items()}

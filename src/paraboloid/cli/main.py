@@ -9,7 +9,6 @@ from paraboloid.cli import catalogue, data, doctor, results, running
 from paraboloid.recipes.refused import UNAVAILABLE
 from paraboloid.recipes.runs import RunFailed
 from paraboloid.recipes.stopping import Interrupted
-from paraboloid.spaces.storage import NotWritten
 
 COMMANDS = {
     "list": catalogue.show,
@@ -29,7 +28,9 @@ def execute(given: Namespace) -> int:
         return COMMANDS[given.command](given)
     except UNAVAILABLE as error:
         return _say(str(error), 2)
-    except (RunFailed, NotWritten) as error:
+    except BrokenPipeError:
+        raise
+    except (RunFailed, OSError) as error:  # a full disk, mostly, as NotWritten says it
         return _say(str(error), 1)
     except Interrupted as error:
         return _say(f"{error}, saved. The same command goes on from there.", 128 + error.signum)

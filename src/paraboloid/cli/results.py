@@ -68,6 +68,8 @@ def table(given: Namespace) -> int:
         print(f"paraboloid: {path} is stale: paraboloid table --write {path}", file=sys.stderr)
         return 1
     if given.write is not None:
+        if Path(given.write).is_dir() or not Path(given.write).parent.is_dir():
+            raise Refused(f"--write should name a file in a folder that exists, found {given.write}.")
         with storage.replacing(Path(given.write)) as temporary:
             temporary.write_text(page, encoding="utf-8")
         print(given.write)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sys
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +35,10 @@ def run(given: Namespace) -> int:
                 with watching(plan.recipe.name, silent=given.quiet or given.json) as watch:
                     record = carry_out(plan, watch, stop, given.restart)
             except RunFailed as error:
-                print(f"paraboloid: {plan.recipe.name} failed: {error} (traceback: {plan.folder / 'error.txt'})")
+                print(
+                    f"paraboloid: {plan.recipe.name} failed: {error} (traceback: {plan.folder / 'error.txt'})",
+                    file=sys.stderr,
+                )
                 failed += 1
                 continue
             _tell(given, plan, record)
@@ -48,7 +52,7 @@ def _plan(given: Namespace, name: str) -> Plan:
     jobs = given.jobs if given.jobs is not None else (cores if given.device == "cpu" else 1)
     if jobs < 1:
         raise Refused(f"--jobs should be 1 or more, found {jobs}.")
-    if given.checkpoint_seconds < 0:
+    if not given.checkpoint_seconds >= 0:  # nor not a number
         raise Refused(f"--checkpoint-seconds should be 0 or more, found {given.checkpoint_seconds}.")
     circumstances = Circumstances(given.device, jobs, max(1, cores // jobs), given.checkpoint_seconds, reference)
     return Plan(recipe, given.scale, config, Path(given.out), circumstances, _command(given, name))
@@ -67,10 +71,15 @@ def _command(given: Namespace, name: str) -> str:
 def _config(given: Namespace, recipe: Recipe) -> Any:
     """The scale's config, then the file's keys, then --set, then --seeds."""
     config = recipe.scales[given.scale]
-    if given.config is not None:
-        config = from_json(recipe.config, as_json(config) | dict(_table(Path(given.config))))
-    config = with_changes(config, given.set)
-    return config if given.seeds is None else replace(config, seeds=tuple(given.seeds))
+    try:
+        if given.config is not None:
+            config = from_json(recipe.config, as_json(config) | dict(_table(Path(given.config))))
+        config = with_changes(config, given.set)
+        return config if given.seeds is None else replace(config, seeds=tuple(given.seeds))
+    except Refused:
+        raise
+    except ValueError as error:  # a config that checks its own values
+        raise Refused(f"{recipe.name}: {error}") from error
 
 
 def _table(path: Path) -> dict[str, Any]:

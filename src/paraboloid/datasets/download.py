@@ -24,8 +24,9 @@ import numpy as np
 from paraboloid.datasets.editions import recognise, sha256
 from paraboloid.datasets.errors import DatasetAltered, DatasetMissing
 from paraboloid.datasets.known import KNOWN
-from paraboloid.datasets.places import MADE_INTO, TEXTS, cache_folder, file_name, way_to_get, write_whole
+from paraboloid.datasets.places import MADE_INTO, TEXTS, cache_folder, file_name, way_to_get
 from paraboloid.datasets.sources import SOURCES, Source
+from paraboloid.spaces.storage import replacing
 
 CHUNK = 1 << 18
 TIMEOUT = 10.0
@@ -135,11 +136,13 @@ def _converted(name: str, source: Source, place: Path) -> dict[str, np.ndarray]:
 def _kept(name: str, arrays: dict[str, np.ndarray], receipt: dict[str, str]) -> Path:
     path = cache_folder() / file_name(name)
     if receipt:
-        slip = json.dumps(receipt).encode()
-        write_whole(path.with_suffix(".receipt.json"), lambda file: file.write(slip))
-    if name in TEXTS:
-        write_whole(path, lambda file: file.write(arrays["text"].tobytes()))
-    else:
-        # savez's stub does not know that any mapping of arrays may be spread here
-        write_whole(path, lambda file: np.savez(file, **arrays))  # pyright: ignore[reportArgumentType]
+        with replacing(path.with_suffix(".receipt.json")) as temporary:
+            temporary.write_text(json.dumps(receipt))
+    with replacing(path) as temporary:
+        if name in TEXTS:
+            temporary.write_bytes(arrays["text"].tobytes())
+        else:
+            with temporary.open("wb") as file:  # savez would add an ending to a path
+                # savez's stub does not know that any mapping of arrays may be spread here
+                np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
     return path

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 TEXTS = {"tinyshakespeare"}
 # files that are not called like the data set that is made of them
@@ -94,23 +91,3 @@ def find(name: str) -> Place | None:
         return Place("folder", folder / file_name(name))
     cached = cache_folder() / file_name(name)
     return Place("cache", cached) if cached.is_file() else None
-
-
-def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file under a name of its own, flush it, rename it: there is the whole file or none.
-
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_whole(Path(folder) / "a.txt", lambda file: file.write(b"whole"))
-    ...     (Path(folder) / "a.txt").read_text()
-    'whole'
-    """
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    part = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)

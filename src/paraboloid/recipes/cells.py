@@ -2,24 +2,27 @@
 
 A cell that has ended left ``result.json`` and is not run again, unless it failed. A cell that raises does not stop
 the others: its reason is kept, and the run ends as failed when they are done. Each cell begins with the global
-generators in a state that its config decides, since Dropout draws from them.
+generators in a state that its config decides, since Dropout and data libraries draw from them.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import re
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy
 import torch
 
 from paraboloid.recipes.config import as_json, digest
 from paraboloid.recipes.events import Event, Watch
-from paraboloid.recipes.files import read_json, write_json
+from paraboloid.recipes.files import make_folder, read_json, write_json
 from paraboloid.recipes.locks import Lock
 from paraboloid.recipes.log import Log, Skip
 from paraboloid.recipes.records import Cell
@@ -103,20 +106,48 @@ def _varies(key: str, tables: Sequence[dict[str, Any]]) -> bool:
 
 def run_task(task: Task, make_log: Callable[[Path, str], CellLog], watch: Watch, device: torch.device) -> None:
     """Run the cell and leave its ``result.json``."""
-    task.folder.mkdir(parents=True, exist_ok=True)
+    make_folder(task.folder)
     lock = Lock(task.folder, PATIENCE)
-    watch(Event("started", task.name))
-    log = make_log(task.folder, task.name)
     try:
-        with preserved_random_state(device):
-            torch.manual_seed(int(digest(task.config)[:15], 16))
-            outcome = _outcome(task, log)
-        outcome |= {"name": task.name, "seconds": round(log.seconds, 3), "data": log.data}
-        write_json(task.folder / "result.json", outcome)
+        watch(Event("started", task.name))
+        log = make_log(task.folder, task.name)
+        try:
+            with decided_draws(task.config, device):
+                outcome = _outcome(task, log)
+            outcome |= {"name": task.name, "seconds": round(log.seconds, 3), "data": log.data}
+            write_json(task.folder / "result.json", outcome)
+        finally:
+            log.close()
     finally:
-        log.close()
         lock.release()
     watch(Event(outcome["state"], task.name, text=outcome["reason"]))
+
+
+@contextmanager
+def decided_draws(config: Any, device: torch.device | str) -> Iterator[None]:
+    """The global generators of torch, numpy and Python begin where the config says; afterwards they are as before."""
+    before = numpy.random.get_state(), random.getstate()
+    seed = int(digest(config)[:15], 16)
+    try:
+        with preserved_random_state(device):
+            torch.manual_seed(seed)
+            numpy.random.seed(seed % 2**32)
+            random.seed(seed)
+            yield
+    finally:
+        numpy.random.set_state(before[0])
+        random.setstate(before[1])
+
+
+def reason_of(error: Exception) -> str:
+    """Its kind and its message in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def keep_traceback(folder: Path) -> None:
+    """``error.txt``, where there is room: it must not hide the error it tells of."""
+    with suppress(OSError):
+        (folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
 
 
 def _outcome(task: Task, log: CellLog) -> dict[str, Any]:
@@ -129,8 +160,8 @@ def _outcome(task: Task, log: CellLog) -> dict[str, Any]:
     except (Interrupted, NotWritten, *UNAVAILABLE):
         raise
     except Exception as error:
-        (task.folder / "error.txt").write_text(traceback.format_exc())
-        return {"state": "failed", "reason": f"{type(error).__name__}: {error}", "result": None}
+        keep_traceback(task.folder)
+        return {"state": "failed", "reason": reason_of(error), "result": None}
 
 
 def results_of(tasks: Sequence[Task], data: dict[str, str]) -> list[Any]:

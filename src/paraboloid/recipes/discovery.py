@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import pkgutil
@@ -23,7 +24,9 @@ def find(package: str, folders: Sequence[Path] = ()) -> dict[str, str]:
     for folder in folders:
         if not folder.is_dir():
             raise Refused(f"recipes were looked for in {folder}, which is not a folder; check PARABOLOID_RECIPES.")
-        found |= {path.stem: str(path) for path in sorted(folder.glob("*.py")) if not path.name.startswith("_")}
+        found |= {
+            path.stem: str(path.resolve()) for path in sorted(folder.glob("*.py")) if not path.name.startswith("_")
+        }
     return dict(sorted(found.items()))
 
 
@@ -48,7 +51,8 @@ def load(reference: str) -> Recipe:
 
 
 def _from_file(path: Path) -> ModuleType:
-    name = f"paraboloid_recipe_{path.stem}"  # under which workers find its functions too
+    # under which workers find its functions too; two files of one name are two recipes
+    name = f"paraboloid_recipe_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

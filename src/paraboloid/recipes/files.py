@@ -8,12 +8,21 @@ from typing import Any
 
 from paraboloid.recipes.refused import Refused
 from paraboloid.spaces import storage
+from paraboloid.spaces.storage import NotWritten
 
 
 def write_json(path: Path, value: Any) -> None:
     """Indented JSON under `path`, atomically."""
     with storage.replacing(path) as temporary:
         temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def make_folder(path: Path) -> None:
+    """The folder and those above it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NotWritten.because(path, error) from error
 
 
 def read_json(path: Path) -> Any:

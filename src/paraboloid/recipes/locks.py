@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from paraboloid.recipes.refused import Refused
+from paraboloid.spaces.storage import NotWritten
 
 if sys.platform == "win32":
     import msvcrt
@@ -25,7 +26,10 @@ class Lock:
     """Held from construction until `release`; another process waits `patience` seconds and is then refused."""
 
     def __init__(self, folder: Path, patience: float = 0.0) -> None:
-        self._file = (folder / "lock").open("wb")
+        try:
+            self._file = (folder / "lock").open("wb")
+        except OSError as error:
+            raise NotWritten.because(folder / "lock", error) from error
         deadline = time.monotonic() + patience
         while True:
             try:

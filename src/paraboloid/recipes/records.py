@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from paraboloid.recipes.files import read_json
+from paraboloid.recipes.files import make_folder, read_json
 from paraboloid.recipes.refused import Refused
 from paraboloid.recipes.summary import Summary
 from paraboloid.spaces import storage
@@ -115,7 +115,9 @@ def write(folder: Path, record: Record) -> Path:
         raise Refused(
             f"only finished runs are recorded; {record.name} is {record.state}: {record.reason or 'resume it'}."
         )
-    folder.mkdir(parents=True, exist_ok=True)
+    if folder.exists() and not folder.is_dir():
+        raise Refused(f"--records should name a folder, found the file {folder}.")
+    make_folder(folder)
     path = folder / f"{record.name}.json"
     with storage.replacing(path) as temporary:
         temporary.write_text(compact(record.to_json()) + "\n", encoding="utf-8")

@@ -3,12 +3,12 @@
 A loop leaves ``loop-<number>.safetensors``: everything it keeps, the position of the metrics stream, and how many
 steps are done. Resuming looks for the last such file, cuts the stream back to its position and goes on, so that
 metrics equal those of a run that was never interrupted. Loops are numbered as they begin; one that had ended is not
-repeated but set to its final state.
+repeated but set to its final state. One that was left by `break` is repeated from its own last file, if there is one:
+what it writes stands in the stream already.
 """
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +22,7 @@ from paraboloid.recipes import checkpoints
 from paraboloid.recipes.cells import results_of, run_task, tasks_of
 from paraboloid.recipes.circumstances import Circumstances
 from paraboloid.recipes.events import Event, Throttled, Watch, nobody
+from paraboloid.recipes.files import make_folder
 from paraboloid.recipes.log import Identified, Log
 from paraboloid.recipes.stopping import Stop
 from paraboloid.recipes.streams import Stream
@@ -49,9 +50,11 @@ class RunLog:
         self._begun = 0  # loops so far
         self._ended: list[tuple[Path, dict[str, Tensor], dict[str, Any]]] = []  # final states not yet on the disk
         self._saved = time.monotonic()
-        resumable = self._resumable()
-        self._positions = [checkpoints.read_position(path) for path in resumable]
-        self._stream = Stream(self.folder, tuple(self._positions[-1]["stream"]) if resumable else (0, 0, 0.0))
+        self._sweep()
+        self._positions = self._resumable()
+        self._last = max(self._positions, default=-1)  # the loop that was going on when the last session ended
+        where = tuple(self._positions[self._last]["stream"]) if self._positions else (0, 0, 0.0)
+        self._stream = Stream(self.folder, where)
 
     @property
     def seconds(self) -> float:
@@ -63,8 +66,8 @@ class RunLog:
         self._stream.close()
 
     def __call__(self, **values: Any) -> None:
-        # between loops that had ended before, the recipe says again what the stream already holds
-        if self._begun >= len(self._positions):
+        # before the loop that goes on, the recipe says again what the stream already holds
+        if self._begun > self._last:
             self._stream.write(values)
 
     def uses(self, data: Identified) -> None:
@@ -72,12 +75,12 @@ class RunLog:
 
     def keep(self, name: str, tensors: Mapping[str, Tensor], **about: Any) -> None:
         folder = self.folder / "artefacts"
-        folder.mkdir(exist_ok=True)
+        make_folder(folder)
         storage.save(folder / f"{name}.safetensors", tensors, about)
 
     def map(self, cell: Callable[[C, Log], dict[str, Any]], configs: Sequence[C]) -> list[dict[str, Any] | None]:
         tasks = tasks_of(cell, configs, self.folder)
-        waiting = [task for task in tasks if task.outcome() is None]
+        waiting = list({task.folder: task for task in tasks if task.outcome() is None}.values())  # twins run once
         self.watch(Event("cells", done=len(tasks) - len(waiting), count=len(tasks)))
         if len(waiting) > 1 and self.circumstances.jobs > 1:
             Pool(waiting, self.circumstances, RunLog, self.watch, self.stop).run()
@@ -113,7 +116,7 @@ class RunLog:
 
     def _resume(self, number: int, path: Path, count: int, label: str, kept: Mapping[str, Any]) -> int:
         """Restore what a former session left of this loop; the step to go on with."""
-        if number >= len(self._positions):
+        if number not in self._positions:
             return 0
         position = self._positions[number]
         if (position["label"], position["count"]) != (label, count):
@@ -137,7 +140,13 @@ class RunLog:
     def _position(self, label: str, done: int, count: int) -> dict[str, Any]:
         return {"label": label, "done": done, "count": count, "stream": self._stream.position()}
 
-    def _resumable(self) -> list[Path]:
-        """The checkpoints of loops 0, 1, … that are there."""
-        paths = (self.folder / f"loop-{number}.safetensors" for number in itertools.count())
-        return list(itertools.takewhile(Path.exists, paths))
+    def _sweep(self) -> None:
+        """Half-written files of sessions that were killed: ours, and safetensors' own."""
+        for pattern in (".*.part", ".tmp*", "artefacts/.*.part", "artefacts/.tmp*"):
+            for path in self.folder.glob(pattern):
+                path.unlink(missing_ok=True)
+
+    def _resumable(self) -> dict[int, dict[str, Any]]:
+        """Loops by their number -> where their checkpoints stand."""
+        found = {int(path.stem.partition("-")[2]): path for path in self.folder.glob("loop-*.safetensors")}
+        return {number: checkpoints.read_position(path) for number, path in sorted(found.items())}

@@ -15,7 +15,7 @@ from __future__ import annotations
 import shutil
 import signal
 import sys
-import traceback
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from paraboloid.recipes import provenance
-from paraboloid.recipes.cells import CellsFailed, cells_below
+from paraboloid.recipes.cells import CellsFailed, cells_below, decided_draws, keep_traceback, reason_of
 from paraboloid.recipes.circumstances import Circumstances
 from paraboloid.recipes.config import as_json, digest
 from paraboloid.recipes.events import Watch, nobody
@@ -35,7 +35,6 @@ from paraboloid.recipes.records import FORMAT, Provenance, Record
 from paraboloid.recipes.refused import UNAVAILABLE, Refused
 from paraboloid.recipes.runlog import RunLog
 from paraboloid.recipes.stopping import Interrupted, Stop
-from paraboloid.spaces.randomness import preserved_random_state
 from paraboloid.spaces.storage import NotWritten
 
 DESCRIBED = ("recipe", "scale", "config", "config_hash", "state", "reason")
@@ -112,6 +111,8 @@ def read(folder: Path) -> Record:
 
 def _manifest(path: Path) -> dict[str, Any]:
     manifest = read_json(path)
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
+        raise Refused(f"{path} should be the manifest of a run, which says its format; found none.")
     if manifest["format"] > FORMAT:
         raise Refused(f"{path} is of a newer paraboloid (format {manifest['format']}, known {FORMAT}). Update it.")
     return manifest
@@ -123,7 +124,7 @@ def _check(plan: Plan) -> None:
         raise Refused(f"seeds should be different whole numbers, 0 or larger; found {list(seeds)}.")
     device = plan.circumstances.device
     try:
-        torch.empty(0, device=device)
+        torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise Refused(f"the device {device!r} is not there ({reason}); `paraboloid doctor` lists what is.") from None
@@ -190,13 +191,12 @@ def _new_manifest(plan: Plan) -> dict[str, Any]:
 
 def _run(plan: Plan, folder: Path, manifest: dict[str, Any], watch: Watch, stop: Stop) -> None:
     """One session, to its end or to what stopped it."""
-    write_json(folder / "manifest.json", manifest)
-    log = RunLog(folder, plan.circumstances, watch, stop)
+    log = RunLog(folder, plan.circumstances, watch, stop)  # refuses what is damaged before anything is written
     begun, threads = log.seconds, torch.get_num_threads()
     torch.set_num_threads(plan.circumstances.threads)
     try:
-        with preserved_random_state(plan.circumstances.device):
-            torch.manual_seed(int(digest(plan.config)[:15], 16))
+        write_json(folder / "manifest.json", manifest)
+        with decided_draws(plan.config, plan.circumstances.device):
             results = plan.recipe.run(plan.config, log)
         write_json(folder / "results.json", _plain(results))
         manifest["state"] = "finished"
@@ -205,20 +205,20 @@ def _run(plan: Plan, folder: Path, manifest: dict[str, Any], watch: Watch, stop:
         manifest["state"], manifest["reason"] = "interrupted", name
         raise
     except (NotWritten, *UNAVAILABLE) as refused:
-        manifest["state"], manifest["reason"] = "interrupted", str(refused)
+        manifest["state"], manifest["reason"] = "interrupted", " ".join(str(refused).split())
         raise
     except Exception as error:
-        reason = str(error) if isinstance(error, CellsFailed) else f"{type(error).__name__}: {error}"
+        reason = str(error) if isinstance(error, CellsFailed) else reason_of(error)
         manifest["state"], manifest["reason"] = "failed", reason
-        (folder / "error.txt").write_text(traceback.format_exc())
+        keep_traceback(folder)
         raise RunFailed(reason) from error
     finally:
         torch.set_num_threads(threads)
         manifest["sessions"][-1]["seconds"] = round(log.seconds - begun, 3)
         manifest["data"].update(log.data)
         log.close()
-        # a disk that is full, or a second error, must not hide the first
-        if sys.exc_info()[0] is None or not isinstance(sys.exc_info()[1], NotWritten):
+        # a disk that is full must not hide what happened before
+        with nullcontext() if sys.exc_info()[0] is None else suppress(NotWritten):
             write_json(folder / "manifest.json", manifest)
 
 

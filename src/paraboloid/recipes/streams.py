@@ -12,9 +12,10 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from paraboloid.recipes.log import Value, plain
+from paraboloid.recipes.refused import Refused
 from paraboloid.spaces.storage import NotWritten
 
 
@@ -26,16 +27,22 @@ class Stream:
 
     def __init__(self, folder: Path, position: tuple[int, int, float] = (0, 0, 0.0)) -> None:
         self._paths = folder / "metrics.jsonl", folder / "clock.jsonl"
+        self._before, self._start = position[2], time.monotonic()
+        try:
+            self._files = self._open(position)
+        except OSError as error:
+            raise NotWritten.because(folder / "metrics.jsonl", error) from error
+
+    def _open(self, position: tuple[int, int, float]) -> tuple[BinaryIO, ...]:
         for path, size in zip(self._paths, position, strict=False):
             path.touch()
             if path.stat().st_size < size:
-                raise ValueError(
+                raise Refused(
                     f"{path} should hold at least {size} bytes, as its checkpoint says, but has {path.stat().st_size}: "
-                    "it was changed from outside. Start the run anew."
+                    "it was changed from outside. Begin anew by --restart."
                 )
             os.truncate(path, int(size))
-        self._files = tuple(path.open("ab", buffering=0) for path in self._paths)
-        self._before, self._start = position[2], time.monotonic()
+        return tuple(cast(BinaryIO, path.open("ab", buffering=0)) for path in self._paths)
 
     @property
     def seconds(self) -> float:

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -71,7 +71,7 @@ class Pool:
 
     def _fill(self) -> None:
         """A task for every worker that has none, and new workers up to the limit."""
-        for worker in self.workers:
+        for worker in list(self.workers):
             if worker.task is None:
                 self._hand_out(worker)
         while self._may_go_on() and len(self.workers) < self.circumstances.jobs:
@@ -85,7 +85,10 @@ class Pool:
     def _hand_out(self, worker: Worker) -> None:
         if self._may_go_on():
             worker.task = self.tasks.pop(0)
-            worker.line.send(worker.task)
+            try:
+                worker.line.send(worker.task)
+            except OSError:  # it died while it was idle
+                self._bury(worker)
 
     def _listen(self) -> None:
         busy = {worker.line: worker for worker in self.workers if worker.task}
@@ -146,7 +149,8 @@ def _work(line: Connection, circumstances: Circumstances, make_log: MakeLog) -> 
     watch = Throttled(line.send)
 
     def below(folder: Path, name: str) -> CellLog:
-        return make_log(folder, circumstances, watch, stop, name)
+        # a worker has no workers of its own: cells within cells run one after the other
+        return make_log(folder, replace(circumstances, jobs=1), watch, stop, name)
 
     while stop.signum is None:
         try:
