@@ -324,6 +324,35 @@ MUTANTS = [
         "torch.randint(-padding, padding,",
         "datasets/test_augment.py::test_every_offset_is_equally_probable_and_mirrors_are_a_fair_coin",
     ),
+    # ---- Laplace posteriors
+    mutant(
+        "covariance_divided_twice",
+        "prediction/whitening",
+        "scale = self.values.rsqrt()",
+        "scale = self.values.reciprocal()",
+        "prediction/test_linearised.py",
+    ),
+    mutant(
+        "directions_without_curvature_forgotten",
+        "laplace/spectral",
+        "+ piece.missing * delta.log()",
+        "+ 0 * delta.log()",
+        "laplace/test_few_data.py",
+    ),
+    mutant(
+        "volume_of_the_prior_with_its_sign",
+        "laplace/evidence",
+        "volume = 0.5 * (prior.counts * delta.log()).sum()",
+        "volume = -0.5 * (prior.counts * delta.log()).sum()",
+        "laplace/test_linear_regression.py",
+    ),
+    mutant(
+        "prior_divided_by_the_data",
+        "laplace/spectral",
+        "return num_data * operator + float(prior.values[0])",
+        "return num_data * (operator + float(prior.values[0]))",
+        "laplace/test_linear_regression.py",
+    ),
 ]
 
 

@@ -6,6 +6,9 @@ from paraboloid.curvature.coverage import Coverage
 from paraboloid.curvature.fit import curvature
 from paraboloid.curvature.graph import UncoveredError
 from paraboloid.curvature.running import Curvature
+from paraboloid.laplace.fit import laplace
+from paraboloid.laplace.posterior import LaplacePosterior
+from paraboloid.laplace.saving import load_posterior
 from paraboloid.operators.base import LinearOperator, load_operator
 from paraboloid.operators.blocks import Block, BlockDiagonal
 from paraboloid.operators.cg import NotConverged
@@ -39,6 +42,9 @@ __all__ = [
     "Coverage",
     "Certificate",
     "UncoveredError",
+    "laplace",
+    "LaplacePosterior",
+    "load_posterior",
     "Params",
     "Batches",
     "Likelihood",
