@@ -25,10 +25,11 @@ class Evidence:
     """Everything that does not depend on the hyper-parameters, computed once."""
 
     operator: LinearOperator  # the average curvature, diagonalised
-    pieces: Sequence[Piece]
+    pieces: Sequence[Piece] | None
     totals: Totals
     num_data: float
     squares: Tensor  # ‖μ_g − θ₀_g‖², (G,)
+    counts: Tensor  # weights in each group, (G,)
     noise: float | None  # the variance that the curvature was computed with; None where there is none to choose
 
     def at(self, prior: Prior, noise: Tensor | None = None) -> Tensor:
@@ -43,5 +44,5 @@ class Evidence:
             num_data = self.num_data * self.noise / noise
         delta = prior.values
         shrinkage = 0.5 * (delta * self.squares).sum()
-        volume = 0.5 * (prior.counts * delta.log()).sum() - 0.5 * logdet(self.operator, self.pieces, num_data, prior)
+        volume = 0.5 * (self.counts * delta.log()).sum() - 0.5 * logdet(self.operator, self.pieces, num_data, prior)
         return likelihood - shrinkage + volume

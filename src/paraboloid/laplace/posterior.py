@@ -177,8 +177,9 @@ class LaplacePosterior:
         if self.temperature != 1 or self.likelihood_temperature != 1:
             raise ValueError("the evidence is that of the model itself: it has no temperature, found one beside 1.")
         squares = self.prior.squares(self.mean)
-        found = pieces(self.curvature)
-        return Evidence(self.curvature, found, self.totals, self.num_data, squares, self._noise)
+        found = pieces(self.curvature, self.prior)
+        counts = self.prior.counts
+        return Evidence(self.curvature, found, self.totals, self.num_data, squares, counts, self._noise)
 
     @property
     def _noise(self) -> float | None:

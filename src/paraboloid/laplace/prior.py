@@ -82,6 +82,8 @@ class Prior:
 
     def of_positions(self, where: Tensor, block: str) -> int:
         """The group that all these weights are in; a block of the curvature cannot be split between groups."""
+        if len(self.values) == 1:
+            return 0
         found = self.group[where]
         if bool((found != found[0]).any()):
             raise ValueError(

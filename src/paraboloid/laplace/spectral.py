@@ -25,15 +25,20 @@ from paraboloid.operators.lowrank import LowRank
 
 ROUNDING = 1e-8  # of the largest eigenvalue: negative ones below it are zero
 TOGETHER = 8  # eigenvalues multiplied before a logarithm is taken
+SMALLEST = 1e-38  # whose eighth power is still a number, and its inverse too
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Eigenvalues of one block; `missing` further ones are zero (a thin factor's)."""
+    """Eigenvalues of one block, between `low` and `high`; `missing` further ones are zero (a thin factor's).
 
-    name: str
-    where: Tensor
+    `group` numbers the block's prior precision; where the eigenvalues are single weights', each has its own.
+    """
+
     values: Tensor  # float64
+    low: float
+    high: float
+    group: int | Tensor
     missing: int = 0
 
 
@@ -68,23 +73,31 @@ def _require_positive(operator: LinearOperator, values: Tensor) -> None:
         )
 
 
-def pieces(operator: LinearOperator) -> list[Piece]:
-    """The eigenvalues of a diagonalised operator, block by block."""
-    everything = torch.arange(operator.size, device=operator.device)
+def pieces(operator: LinearOperator, prior: Prior) -> list[Piece] | None:
+    """The eigenvalues of a diagonalised operator, block by block; None if the prior changes its eigenvectors."""
     if isinstance(operator, BlockDiagonal):
         wheres = [positions(b.index, operator.size, operator.device) for b in operator.blocks]
-        return [Piece(b.name, w, _values(b.operator)) for b, w in zip(operator.blocks, wheres, strict=True)]
+        return [_piece(b.operator, w, b.name, prior) for b, w in zip(operator.blocks, wheres, strict=True)]
+    if len(prior.values) > 1 and not isinstance(operator, Diagonal):
+        return None
+    return [_piece(operator, torch.arange(operator.size, device=operator.device), "all", prior)]
+
+
+def _piece(operator: LinearOperator, where: Tensor, name: str, prior: Prior) -> Piece:
+    missing = 0
     if isinstance(operator, LowRank):
         values = operator.eigen.values.double()
-        return [Piece("all", everything, values, operator.size - len(values))]
-    return [Piece("all", everything, _values(operator))]
-
-
-def _values(operator: LinearOperator) -> Tensor:
-    if isinstance(operator, EigenKronecker):
-        return operator.values.reshape(-1).clamp_min(0)
-    assert isinstance(operator, Diagonal)
-    return operator.vector.double().clamp_min(0)
+        missing = operator.size - len(values)
+    elif isinstance(operator, EigenKronecker):
+        values = operator.values.reshape(-1)
+    else:
+        assert isinstance(operator, Diagonal)
+        values = operator.vector.double()
+    values = values.clamp_min(0)
+    own = isinstance(operator, Diagonal) and len(prior.values) > 1
+    group = prior.group[where] if own else prior.of_positions(where, name)
+    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
+    return Piece(values, low, high, group, missing)
 
 
 def with_prior(operator: LinearOperator, num_data: float, prior: Prior) -> LinearOperator:
@@ -108,28 +121,31 @@ def _block_with_prior(block: Block, whole: BlockDiagonal, num_data: float, prior
     return Block(block.name, block.index, num_data * block.operator + delta)
 
 
-def logdet(operator: LinearOperator, found: Sequence[Piece], num_data: Tensor | float, prior: Prior) -> Tensor:
+def logdet(operator: LinearOperator, found: Sequence[Piece] | None, num_data: Tensor | float, prior: Prior) -> Tensor:
     """log det(N F + diag(δ)) (P.6), differentiable in N and in the prior's values."""
-    several = len(prior.values) > 1
-    if several and isinstance(operator, LowRank):
+    if found is None and isinstance(operator, LowRank):
         return _logdet_thin(operator, num_data, prior.values[prior.group])
-    if several and not isinstance(operator, Diagonal | BlockDiagonal):
+    if found is None:
         return torch.linalg.slogdet(num_data * operator.dense().double() + prior.values[prior.group].diag())[1]
     total = prior.values.new_zeros(())
-    for piece, diagonal in zip(found, _diagonal_pieces(operator), strict=True):
-        if several and diagonal:
-            total = total + log_sum(num_data * piece.values + prior.values[prior.group[piece.where]])
-            continue
-        delta = prior.values[prior.of_positions(piece.where, piece.name)]
-        total = total + log_sum(num_data * piece.values + delta) + piece.missing * delta.log()
+    for piece in found:
+        delta = prior.values[piece.group]
+        total = total + _log_sum(piece, num_data, delta) + (piece.missing * delta.log() if piece.missing else 0.0)
     return total
 
 
-def _diagonal_pieces(operator: LinearOperator) -> list[bool]:
-    """Which pieces are diagonal in the weights themselves."""
-    if isinstance(operator, BlockDiagonal):
-        return [isinstance(block.operator, Diagonal) for block in operator.blocks]
-    return [isinstance(operator, Diagonal)]
+def _log_sum(piece: Piece, num_data: Tensor | float, delta: Tensor) -> Tensor:
+    """Σ log(Nλ + δ): one logarithm for eight eigenvalues where their product cannot overflow."""
+    if isinstance(num_data, Tensor):
+        values = num_data * piece.values + delta
+    else:
+        values = torch.add(delta, piece.values, alpha=num_data)
+    low = float(num_data) * piece.low + float(delta.detach().min())
+    high = float(num_data) * piece.high + float(delta.detach().max())
+    n = len(values) // TOGETHER * TOGETHER
+    if not (low > SMALLEST and high < 1 / SMALLEST):
+        return values.log().sum()
+    return values[:n].view(-1, TOGETHER).prod(1).log().sum() + values[n:].log().sum()
 
 
 def _logdet_thin(operator: LowRank, num_data: Tensor | float, delta: Tensor) -> Tensor:
@@ -137,12 +153,3 @@ def _logdet_thin(operator: LowRank, num_data: Tensor | float, delta: Tensor) -> 
     B = operator.factor.double() * operator.weights.double().clamp_min(0).sqrt()
     eye = torch.eye(B.shape[1], dtype=B.dtype, device=B.device)
     return delta.log().sum() + torch.linalg.slogdet(eye + num_data * (B.mT / delta) @ B)[1]
-
-
-def log_sum(values: Tensor) -> Tensor:
-    """Σ log of positive numbers: one logarithm for eight of them where their product cannot overflow."""
-    n = len(values) // TOGETHER * TOGETHER
-    bounds = values.detach()
-    if n and float(bounds.min()) > 1e-38 and float(bounds.max()) < 1e38:
-        return values[:n].view(-1, TOGETHER).prod(1).log().sum() + values[n:].log().sum()
-    return values.log().sum()
