@@ -137,11 +137,11 @@ def logdet(operator: LinearOperator, found: Sequence[Piece] | None, num_data: Te
 def _log_sum(piece: Piece, num_data: Tensor | float, delta: Tensor) -> Tensor:
     """Σ log(Nλ + δ): one logarithm for eight eigenvalues where their product cannot overflow."""
     if isinstance(num_data, Tensor):
-        values = num_data * piece.values + delta
+        values, strength = num_data * piece.values + delta, float(num_data.detach())
     else:
-        values = torch.add(delta, piece.values, alpha=num_data)
-    low = float(num_data) * piece.low + float(delta.detach().min())
-    high = float(num_data) * piece.high + float(delta.detach().max())
+        values, strength = torch.add(delta, piece.values, alpha=num_data), num_data
+    low = strength * piece.low + float(delta.detach().min())
+    high = strength * piece.high + float(delta.detach().max())
     n = len(values) // TOGETHER * TOGETHER
     if not (low > SMALLEST and high < 1 / SMALLEST):
         return values.log().sum()
