@@ -203,7 +203,7 @@ def test_inputs_that_are_no_numbers_are_refused_in_the_fit_and_later(method):
         fit(data=(x, y))
     posterior = fit()
     asked = {"functional_variance": posterior.functional_variance, "predict": posterior.predict}
-    with pytest.raises(ValueError, match="NaN or inf|to satisfy the constraint"):
+    with pytest.raises(ValueError, match="NaN or inf"):
         asked.get(method, lambda x: posterior.predict(x, method))(x)
 
 

@@ -160,6 +160,16 @@ def test_a_scale_of_the_prior_in_the_evidence_is_a_new_fit(case, structure, devi
         close(posterior.evidence(prior_precision=value), refitted.evidence(), 1e-11)
 
 
+@pytest.mark.parametrize("value", [1e30, 1e50, 1e120])
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_a_prior_that_is_sure_of_the_weights_leaves_the_likelihood(structure, value, device):
+    """Products of such precisions overflow, sums of their logarithms do not."""
+    posed = Posed(by_name("mlp"), device)
+    mean = torch.cat([t.detach().flatten() for t in oracles.tensors_of(posed.model)])
+    posterior = posed.fit(structure, prior_precision=value, prior_mean=mean)
+    assert float(posterior.evidence()) == pytest.approx(-float(total_loss(posed)), rel=1e-9)
+
+
 @each
 def test_the_newton_decrement_is_half_the_squared_gradient_in_the_inverse_precision(structure, prior, device):
     """(P.8) with autograd's gradient of the whole potential."""

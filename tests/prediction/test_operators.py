@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -97,6 +99,30 @@ def test_a_curvature_from_elsewhere_is_as_good_as_data(structure, device):
             posed.model, (inputs[0], y), likelihood="categorical", operator=operator, prior_precision=2.0
         )  # fmt: skip
         assert float(beside.evidence()) == pytest.approx(float(wanted.evidence()), rel=1e-12)
+
+
+@pytest.mark.parametrize("make", OPERATORS)
+def test_the_evidence_of_any_operator_has_the_determinant_of_its_matrix(make, device):
+    """(P.6): weights in no block have the prior's precision, and count."""
+    posed = Posed(by_name("mlp"), device)
+    inputs, y = posed.made[0]
+    posterior = laplace(
+        posed.model, (inputs[0], y), likelihood="categorical", operator=OPERATORS[make](43).to(device),
+        prior_precision=0.4,
+    )  # fmt: skip
+    loss = torch.nn.functional.cross_entropy(posed.model(inputs[0]), y, reduction="sum").detach()
+    logdet = torch.linalg.slogdet(5 * OPERATORS[make](43).dense() + 0.4 * torch.eye(43))[1]
+    wanted = -float(loss) - 0.2 * float(posterior.mean.square().sum()) + 0.5 * (43 * math.log(0.4) - float(logdet))
+    assert float(posterior.evidence()) == pytest.approx(wanted, rel=1e-10)
+
+
+def test_layers_in_no_block_have_the_precision_of_their_own_name(device):
+    model = nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 2)).to(device)
+    first = BlockDiagonal(14, [Block("first", slice(0, 8), Dense(psd(8)))]).to(device)
+    precision = {"0": 0.5, "2": 3.0}
+    posterior = laplace(model, likelihood="gaussian", operator=first, num_data=2, prior_precision=precision)
+    delta = torch.tensor([0.5] * 8 + [3.0] * 6, device=device)
+    torch.testing.assert_close(posterior.precision.dense(), 2 * first.dense() + delta.diag())
 
 
 # ---------------------------------------------------------------------- where the classes lie

@@ -117,5 +117,8 @@ def _forward(posterior: Predictor, x: Any) -> Tensor:
 
 
 def _rows(posterior: Predictor, out: Tensor) -> Tensor:
+    """The outputs with the numbers of a term last, if all of them are numbers."""
+    if not bool(torch.isfinite(out).all()):
+        raise ValueError("the outputs hold NaN or inf: clean the inputs first, or check the weights that were drawn.")
     out = out.float() if out.dtype in (torch.float16, torch.bfloat16) else out
     return Rows(posterior.class_axis).arrange(out, out)[0]

@@ -61,7 +61,7 @@ class Rotation(Whitening):
         g = _times(part.outputs(stack, 0, part.examples)[:, :, 0], self.left)
         a = _times(part.extended(0, part.examples)[:, 0].to(g.dtype), self.right)
         weights = a.square() @ self.values.reciprocal().to(g.dtype).mT
-        return torch.einsum("kbo,lbo,bo->bkl", g, g, weights)
+        return torch.einsum("kbo,lbo->bkl", g * weights, g)  # two operands: a third could be met in a bad order
 
 
 @dataclass(frozen=True)
