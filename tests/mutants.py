@@ -328,8 +328,8 @@ MUTANTS = [
     mutant(
         "covariance_divided_twice",
         "prediction/whitening",
-        "scale = self.values.rsqrt()",
-        "scale = self.values.reciprocal()",
+        "return self.values.rsqrt()",
+        "return self.values.reciprocal()",
         "prediction/test_linearised.py",
     ),
     mutant(

@@ -136,3 +136,22 @@ INDEFINITE: dict[str, Maker] = {
 }
 
 ALL = DEFINITE | SINGULAR | INDEFINITE
+
+
+class Products:
+    """X ↦ M X, counted; `spoil(count, Y)` may falsify a product."""
+
+    def __init__(self, matrix: Tensor, spoil: Callable[[int, Tensor], Tensor] | None = None) -> None:
+        self.matrix, self.spoil, self.count = matrix, spoil, 0
+
+    def __call__(self, X: Tensor) -> Tensor:
+        self.count += 1
+        Y = self.matrix @ X
+        return Y if self.spoil is None else self.spoil(self.count, Y)
+
+
+def with_spectrum(s: Source, values: Tensor) -> Tensor:
+    """A symmetric matrix with these eigenvalues."""
+    U = s.orthogonal(len(values))
+    matrix = (U * values.to(U)) @ U.mT
+    return (matrix + matrix.mT) / 2

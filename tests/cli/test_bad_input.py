@@ -63,8 +63,8 @@ def test_a_run_that_cannot_be_is_refused(capfd, out, words, message):
         (["list", "--jsno"], "there is no option --jsno. Did you mean --json?"),
         (["data"], "the following arguments are required: ACTION"),
         (["data", "gte"], "ACTION 'gte' is not there. Did you mean get?"),
-        (["data", "get", "mnits"], "there is no data set 'mnits'; did you mean mnist?"),
-        (["data", "check", "zzzzzz"], "there is no data set 'zzzzzz'; known: mnist,"),
+        (["data", "get", "mnits"], "there is no data set 'mnits'; did you mean mnist"),
+        (["data", "check", "zzzzzz"], "there is no data set 'zzzzzz'. All names: mnist,"),
         (
             ["show", "nowhere"],
             "there is no run 'nowhere': neither a folder with a manifest.json, nor a recipe with",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -23,25 +22,6 @@ EXACT = {"rtol": 1e-10, "atol": 1e-10}
 @pytest.fixture
 def s(device) -> zoo.Source:
     return zoo.Source(torch.float64, device)
-
-
-class Products:
-    """X ↦ M X, counted; `spoil(count, Y)` may falsify a product."""
-
-    def __init__(self, matrix: Tensor, spoil: Callable[[int, Tensor], Tensor] | None = None) -> None:
-        self.matrix, self.spoil, self.count = matrix, spoil, 0
-
-    def __call__(self, X: Tensor) -> Tensor:
-        self.count += 1
-        Y = self.matrix @ X
-        return Y if self.spoil is None else self.spoil(self.count, Y)
-
-
-def with_spectrum(s: zoo.Source, values: Tensor) -> Tensor:
-    """A symmetric matrix with these eigenvalues."""
-    U = s.orthogonal(len(values))
-    matrix = (U * values.to(U)) @ U.mT
-    return (matrix + matrix.mT) / 2
 
 
 @pytest.fixture(params=[torch.float64, torch.float32], ids=["float64", "float32"])
@@ -76,13 +56,13 @@ def test_every_right_side_is_solved_to_its_own_scale(scales, s, dtype):
 
 
 def test_few_distinct_eigenvalues_take_as_few_steps(s):
-    products = Products(with_spectrum(s, torch.tensor([1.0, 2.0, 5.0]).repeat_interleave(10)))
+    products = zoo.Products(zoo.with_spectrum(s, torch.tensor([1.0, 2.0, 5.0]).repeat_interleave(10)))
     conjugate_gradient(products, s.normal(30, 2))
     assert products.count == 3 + 1  # the last one is the certificate
 
 
 def test_an_exact_preconditioner_takes_one_step(s):
-    products = Products(s.definite(30))
+    products = zoo.Products(s.definite(30))
     inverse, B = torch.linalg.inv(products.matrix), s.normal(30, 2)
     X = conjugate_gradient(products, B, precondition=lambda X: inverse @ X)
     assert products.count == 1 + 1
@@ -92,7 +72,7 @@ def test_an_exact_preconditioner_takes_one_step(s):
 def test_a_preconditioner_saves_products_and_changes_no_solution(s):
     scales = torch.logspace(0, 3, 30).to(s.device)
     M, B = scales[:, None] * s.definite(30) * scales, s.normal(30, 2)
-    plain, helped = Products(M), Products(M)
+    plain, helped = zoo.Products(M), zoo.Products(M)
     conjugate_gradient(plain, B, tolerance=1e-6, max_iterations=10_000)
     X = conjugate_gradient(helped, B, precondition=lambda X: X / M.diagonal()[:, None], tolerance=1e-6)
     assert 2 * helped.count < plain.count
@@ -114,7 +94,7 @@ def test_the_tolerance_is_that_of_the_residual_and_saves_products(s):
     M, B = s.definite(60), s.normal(60, 2)
     counts = []
     for tolerance in (1e-2, 1e-6, 1e-10):
-        products = Products(M)
+        products = zoo.Products(M)
         X = MatrixFree(60, products, device=s.device).solve(B, tolerance)
         assert bool((residuals(M, X, B) <= 1.01 * tolerance).all())
         counts.append(products.count)
@@ -130,13 +110,13 @@ def unreached(raised: pytest.ExceptionInfo) -> float:
 
 def test_a_tolerance_out_of_reach_says_what_was_reached(s):
     with pytest.raises(NotConverged, match="residual of 1e-30, found") as raised:
-        conjugate_gradient(Products(s.definite(30)), s.normal(30, 1), tolerance=1e-30)
+        conjugate_gradient(zoo.Products(s.definite(30)), s.normal(30, 1), tolerance=1e-30)
     assert 0 < unreached(raised) < 1e-14
 
 
 def test_too_few_iterations_say_what_was_reached(s):
     with pytest.raises(NotConverged) as raised:
-        conjugate_gradient(Products(s.definite(30)), s.normal(30, 1), max_iterations=3)
+        conjugate_gradient(zoo.Products(s.definite(30)), s.normal(30, 1), max_iterations=3)
     assert 1e-9 < unreached(raised) < 1
 
 
@@ -154,7 +134,7 @@ def test_a_singular_matrix_solves_what_lies_in_its_range_and_names_what_is_left_
 
 @pytest.mark.parametrize("signs", [(-1.0, -1.0), (-1.0, 1.0)], ids=["negative", "indefinite"])
 def test_matrices_that_are_not_positive_definite_are_refused(signs, s, dtype):
-    M = with_spectrum(s, torch.linspace(0.5, 2, 12) * torch.tensor(signs).repeat(6)).to(dtype)
+    M = zoo.with_spectrum(s, torch.linspace(0.5, 2, 12) * torch.tensor(signs).repeat(6)).to(dtype)
     with pytest.raises(NotConverged) as raised:
         conjugate_gradient(lambda X: M @ X, s.normal(12, 2).to(dtype))
     assert default_tolerance(dtype) < unreached(raised) <= 1
@@ -167,14 +147,14 @@ def test_operators_solved_by_iteration_refuse_the_same(s):
 
 def test_one_false_product_is_noticed_and_repaired(s):
     """The recursion's own residual would converge; the true one, computed anew, starts it again (O.16)."""
-    products = Products(s.definite(30), lambda count, Y: 1.01 * Y if count == 3 else Y)
+    products = zoo.Products(s.definite(30), lambda count, Y: 1.01 * Y if count == 3 else Y)
     B = s.normal(30, 2)
     X = conjugate_gradient(products, B)
     assert bool((residuals(products.matrix, X, B) <= 1.1 * default_tolerance(torch.float64)).all())
 
 
 def test_products_with_noise_are_caught(s):
-    noisy = Products(s.definite(30), lambda count, Y: Y + 1e-6 * torch.sin(1e3 * count * Y))
+    noisy = zoo.Products(s.definite(30), lambda count, Y: Y + 1e-6 * torch.sin(1e3 * count * Y))
     with pytest.raises(NotConverged) as raised:
         conjugate_gradient(noisy, s.normal(30, 2))
     assert 1e-9 < unreached(raised) < 1e-3
@@ -187,7 +167,7 @@ def test_products_that_are_no_numbers_are_caught(s):
 
 @pytest.mark.parametrize("condition", [1e2, 1e5, 1e8, 1e11, 1e14])
 def test_whatever_the_condition_a_returned_solution_has_the_residual_that_was_asked_for(condition, s, dtype):
-    M = with_spectrum(s, torch.logspace(0, -np.log10(condition), 40)).to(dtype)
+    M = zoo.with_spectrum(s, torch.logspace(0, -np.log10(condition), 40)).to(dtype)
     B = s.normal(40, 2).to(dtype)
     try:
         X = conjugate_gradient(lambda X: M @ X, B)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -29,25 +28,6 @@ def global_states(device: torch.device) -> list[Tensor]:
     return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
 
 
-class Products:
-    """X ↦ M X, counted; `spoil(count, Y)` may falsify a product."""
-
-    def __init__(self, matrix: Tensor, spoil: Callable[[int, Tensor], Tensor] | None = None) -> None:
-        self.matrix, self.spoil, self.count = matrix, spoil, 0
-
-    def __call__(self, X: Tensor) -> Tensor:
-        self.count += 1
-        Y = self.matrix @ X
-        return Y if self.spoil is None else self.spoil(self.count, Y)
-
-
-def with_spectrum(s: zoo.Source, values: Tensor) -> Tensor:
-    """A symmetric matrix with these eigenvalues."""
-    U = s.orthogonal(len(values))
-    matrix = (U * values.to(U)) @ U.mT
-    return (matrix + matrix.mT) / 2
-
-
 def tridiagonal(alpha: Tensor, beta: Tensor) -> Tensor:
     return torch.diag(alpha) + torch.diag(beta, 1) + torch.diag(beta, -1)
 
@@ -60,7 +40,7 @@ def lanczos(M: Tensor, starts: Tensor, steps: int) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("m", [1, 2, 3, 5])
 def test_tridiagonal_form_has_the_first_2m_moments_and_misses_the_next_by_the_product_of_squared_betas(m, s):
     """(O.17): e₁ᵀTᵏe₁ = qᵀAᵏq for k < 2m; for k = 2m the difference is (β₁ … β_m)²."""
-    M, start = with_spectrum(s, torch.linspace(-1, 1.5, 12)), s.normal(12)
+    M, start = zoo.with_spectrum(s, torch.linspace(-1, 1.5, 12)), s.normal(12)
     q = start / start.norm()
     alpha, beta = lanczos(M, start[:, None], m + 1)
     T = tridiagonal(alpha[0, :m], beta[0, : m - 1])
@@ -73,7 +53,7 @@ def test_tridiagonal_form_has_the_first_2m_moments_and_misses_the_next_by_the_pr
 @pytest.mark.parametrize("m", [1, 3, 6])
 def test_gauss_rule_is_exact_up_to_degree_2m_minus_1(m, s):
     values, start = torch.linspace(-1, 1, 20), s.normal(20)
-    M = with_spectrum(s, values)
+    M = zoo.with_spectrum(s, values)
     eigenvalues, U = torch.linalg.eigh(M)
     measure = (U.mT @ (start / start.norm())).square()
     nodes, weights = quadrature(*lanczos(M, start[:, None], m))
@@ -99,7 +79,7 @@ def test_quadrature_of_the_legendre_recurrence_is_gauss_legendre(device):
 
 @pytest.mark.parametrize("distinct", [1, 2, 4])
 def test_an_exhausted_krylov_space_is_decoupled_and_its_rule_exact_for_every_function(distinct, s):
-    M, start = with_spectrum(s, torch.arange(1.0, distinct + 1).repeat_interleave(12 // distinct)), s.normal(12)
+    M, start = zoo.with_spectrum(s, torch.arange(1.0, distinct + 1).repeat_interleave(12 // distinct)), s.normal(12)
     alpha, beta = lanczos(M, start[:, None], 9)
     assert bool((beta[0, : distinct - 1] > 0.01).all())
     assert float(beta[0, distinct - 1]) < 1e-12
@@ -148,7 +128,7 @@ def test_a_column_in_a_tiny_part_of_the_matrix_is_not_taken_for_exhausted(s, dev
 
 def test_all_steps_give_the_spectrum_without_ghosts_although_the_condition_is_1e12(s):
     values = torch.logspace(-12, 0, 40)
-    alpha, beta = lanczos(with_spectrum(s, values), s.normal(40, 1), 400)
+    alpha, beta = lanczos(zoo.with_spectrum(s, values), s.normal(40, 1), 400)
     assert alpha.shape == (1, 40)
     found = torch.linalg.eigvalsh(tridiagonal(alpha[0], beta[0]))
     assert_close(found.cpu(), values, rtol=0, atol=1e-13)
@@ -190,7 +170,7 @@ def assert_eigenpairs(M: Tensor, values: Tensor, vectors: Tensor, expected: Tens
 @pytest.mark.parametrize("name", SPECTRA)
 def test_largest_eigenpairs_are_the_algebraically_largest_with_their_multiplicities(name, dtype, s):
     values, k = SPECTRA[name]
-    M = with_spectrum(s, values).to(dtype)
+    M = zoo.with_spectrum(s, values).to(dtype)
     found = largest_eigenpairs(lambda X: M @ X, s.normal(300, k + 4).to(dtype), k)
     assert_eigenpairs(M, *found, values)
 
@@ -211,7 +191,7 @@ def test_the_whole_spectrum_of_a_small_matrix_may_be_asked_for(size, s):
 
 def test_a_looser_tolerance_takes_fewer_products(s):
     values = torch.linspace(0, 1, 300)
-    tight, loose = (Products(with_spectrum(s, values)) for _ in range(2))
+    tight, loose = (zoo.Products(zoo.with_spectrum(s, values)) for _ in range(2))
     start = s.normal(300, 7)
     largest_eigenpairs(tight, start, 3)
     found, _ = largest_eigenpairs(loose, start, 3, tolerance=1e-2)
@@ -220,7 +200,7 @@ def test_a_looser_tolerance_takes_fewer_products(s):
 
 
 def test_eigenpairs_that_were_not_found_are_said_to_be_missing(s):
-    M = with_spectrum(s, torch.linspace(0, 1, 300))
+    M = zoo.with_spectrum(s, torch.linspace(0, 1, 300))
     message = (
         r"the 3 largest eigenpairs should have residuals below 1e-15 of the largest.*found (\S+)\. Ask for another k"
     )
@@ -232,7 +212,7 @@ def test_eigenpairs_that_were_not_found_are_said_to_be_missing(s):
 
 
 def test_operators_too_large_for_a_dense_decomposition_iterate_from_a_private_start(s, device, generator):
-    M = with_spectrum(s, torch.linspace(0, 1, 300))
+    M = zoo.with_spectrum(s, torch.linspace(0, 1, 300))
     A = MatrixFree(300, lambda X: M @ X, device=device)
     before = global_states(device)
     values, vectors = A.top_eigenpairs(3)

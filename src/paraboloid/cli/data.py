@@ -10,7 +10,6 @@ from dataclasses import asdict
 
 from paraboloid.cli.tables import print_table
 from paraboloid.datasets import DatasetAltered, DatasetMissing, catalogue
-from paraboloid.recipes.config import suggestion
 from paraboloid.recipes.refused import Refused
 
 
@@ -55,10 +54,10 @@ def _check(given: Namespace) -> int:
 
 
 def _known(names: list[str]) -> list[str]:
-    for name in names:
-        if name not in catalogue.CATALOGUE:
-            raise Refused(f"there is no data set {name!r}; {suggestion(name, list(catalogue.CATALOGUE))}")
-    return names
+    try:
+        return [catalogue.entry(name).name for name in names]
+    except ValueError as error:
+        raise Refused(str(error)) from None
 
 
 class Percentages:

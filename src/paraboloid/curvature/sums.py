@@ -99,7 +99,7 @@ class SquareSum(BlockSum):
 
     def _defer(self, part: MatrixPart, stack: Stacks) -> None:
         """One position an example: squares are summed over columns first, and one product follows (C.8)."""
-        rows = _times(part.outputs(stack, 0, part.examples)[:, :, 0], self.bases[0])
+        rows = in_basis(part.outputs(stack, 0, part.examples)[:, :, 0], self.bases[0])
         total = rows.square().sum(0)
         self._pending = total if self._pending is None else self._pending.add_(total)
 
@@ -108,7 +108,7 @@ class SquareSum(BlockSum):
             return
         part = bound[0].parts[0][0]
         assert isinstance(part, MatrixPart)
-        inputs = _times(part.extended(0, part.examples)[:, 0].to(self._pending.dtype), self.bases[1])
+        inputs = in_basis(part.extended(0, part.examples)[:, 0].to(self._pending.dtype), self.bases[1])
         self.squares.addmm_(self._pending.T.to(self.squares.dtype), inputs.square().to(self.squares.dtype))
         self._pending = None
 
@@ -126,10 +126,10 @@ class SquareSum(BlockSum):
         inputs = inputs.to(outputs.dtype)
         rows_first = positions < columns * width
         left_first = positions < inputs.shape[-1]
-        inputs = _times(inputs, right) if rows_first else inputs
-        outputs = _times(outputs, left) if left_first else outputs
+        inputs = in_basis(inputs, right) if rows_first else inputs
+        outputs = in_basis(outputs, left) if left_first else outputs
         found = MatrixPart.product(inputs, outputs)
-        found = found if rows_first else _times(found, right)
+        found = found if rows_first else in_basis(found, right)
         found = found.unflatten(1, (columns, width))
         if left is not None and not left_first:
             found = left.T.to(found.dtype) @ found
@@ -139,11 +139,12 @@ class SquareSum(BlockSum):
 def rotated(gradients: Tensor, bases: Bases) -> Tensor:
     """U_Gᵀ D U_A for every gradient D; a fresh tensor."""
     left, right = bases
-    found = _times(gradients, right)
+    found = in_basis(gradients, right)
     return found.clone() if left is None else left.T.to(found.dtype) @ found
 
 
-def _times(rows: Tensor, basis: Tensor | None) -> Tensor:
+def in_basis(rows: Tensor, basis: Tensor | None) -> Tensor:
+    """Rows by their coordinates in an orthogonal basis; None is the standard one."""
     return rows if basis is None else rows @ basis.to(rows.dtype)
 
 

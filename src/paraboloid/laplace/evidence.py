@@ -8,7 +8,6 @@ follow the noise: Σℓ = SSE/2s² + NC/2 log 2πs², F ∝ 1/s².
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -38,9 +37,7 @@ class Evidence:
         num_data: Tensor | float = self.num_data
         if noise is not None:
             assert self.noise is not None
-            numbers = self.totals.count * self.totals.outputs
-            errors = 2 * self.noise * (self.totals.loss - 0.5 * numbers * math.log(2 * math.pi * self.noise))
-            likelihood = -errors / (2 * noise) - 0.5 * numbers * (2 * math.pi * noise).log()
+            likelihood = -self.totals.loss_at(noise, self.noise)
             num_data = self.num_data * self.noise / noise
         delta = prior.values
         shrinkage = 0.5 * (delta * self.squares).sum()

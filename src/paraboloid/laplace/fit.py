@@ -16,7 +16,7 @@ from paraboloid.curvature.running import Curvature
 from paraboloid.laplace.posterior import LaplacePosterior
 from paraboloid.laplace.prior import Precision, Prior
 from paraboloid.laplace.spectral import diagonalised
-from paraboloid.laplace.totals import Totals, totals
+from paraboloid.laplace.totals import totals
 from paraboloid.operators.base import LinearOperator
 from paraboloid.spaces.batches import Batches
 from paraboloid.spaces.functional import require_eval
@@ -73,9 +73,13 @@ def laplace(
     own = copy.deepcopy(model)
     device = next(iter(chosen.tensors(own).values())).device
     batches = Batches((torch.zeros(0), torch.zeros(0))) if data is None else _batches(data, device)
-    found = _curvature(
-        own, batches, given, structure, estimate, chosen, operator, num_data, generator, progress, options
+    asked: dict[str, Any] = dict(
+        structure=structure, num_data=num_data, generator=generator, progress=progress, **options
     )
+    if operator is None:
+        found = curvature(own, batches, likelihood=given, estimate=estimate, params=chosen, **asked)
+    else:
+        found = _fitting(operator, chosen, [*options, *(["estimate"] if estimate is not None else [])])
     theta = chosen.flatten(chosen.tensors(own)).detach().to(found.dtype)
     measured = None if data is None or batches.one_pass else totals(own, chosen, given, batches)
     count = num_data or (found.num_data if isinstance(found, Curvature) else measured.count if measured else None)
@@ -94,7 +98,7 @@ def laplace(
         likelihood_temperature=likelihood_temperature,
         class_axis=measured.class_axis if measured else _class_axis(given),
     )
-    _tell_if_far(posterior, posterior.totals)
+    _tell_if_far(posterior)
     return posterior
 
 
@@ -107,53 +111,27 @@ def _class_axis(likelihood: Likelihood) -> int | None:
     return likelihood.class_axis if isinstance(likelihood, Categorical) else -1
 
 
-def _curvature(
-    model: nn.Module,
-    batches: Batches,
-    likelihood: Likelihood,
-    structure: str,
-    estimate: str | None,
-    params: Params,
-    operator: LinearOperator | Curvature | None,
-    num_data: float | None,
-    generator: torch.Generator | None,
-    progress: Callable[[int, int | None, str], None] | None,
-    options: dict[str, Any],
-) -> LinearOperator | Curvature:
-    if operator is not None:
-        if operator.size != params.numel:
-            raise ValueError(f"operator= should have the size of the weights, {params.numel}, found {operator.size}.")
-        if isinstance(operator, Curvature) and operator.params.names != params.names:
-            first = next(n for n in operator.params.names if n not in params.names)
-            raise ValueError(f"operator= should be the curvature of {params.names[0]!r} …, found that of {first!r}.")
-        unused = [*options, *(["estimate"] if estimate is not None else [])]
-        if unused:
-            raise TypeError(f"{unused[0]}= says how a curvature is computed; with operator= it has no meaning.")
-        return operator
-    return curvature(
-        model,
-        batches,
-        likelihood=likelihood,
-        structure=structure,
-        estimate=estimate,
-        params=params,
-        num_data=num_data,
-        generator=generator,
-        progress=progress,
-        **options,
-    )
+def _fitting(operator: LinearOperator | Curvature, params: Params, unused: list[str]) -> LinearOperator | Curvature:
+    """A curvature from elsewhere, if it is one of these weights."""
+    if operator.size != params.numel:
+        raise ValueError(f"operator= should have the size of the weights, {params.numel}, found {operator.size}.")
+    if isinstance(operator, Curvature) and operator.params.names != params.names:
+        first = next(n for n in operator.params.names if n not in params.names)
+        raise ValueError(f"operator= should be the curvature of {params.names[0]!r} …, found that of {first!r}.")
+    if unused:
+        raise TypeError(f"{unused[0]}= says how a curvature is computed; with operator= it has no meaning.")
+    return operator
 
 
-def _tell_if_far(posterior: LaplacePosterior, measured: Totals | None) -> None:
+def _tell_if_far(posterior: LaplacePosterior) -> None:
     """A Laplace approximation is taken at a minimum; elsewhere its mean is arbitrary."""
-    if measured is None:
+    if posterior.totals is None:
         return
-    decrement = posterior.newton_decrement
+    decrement, gradient = posterior.newton_decrement, float(posterior.totals.gradient.norm())
     if decrement > FAR * posterior.params.numel:
         warnings.warn(
             "the weights are far from a minimum of the loss with this prior: one Newton step would gain "
-            f"{decrement:.3g} "
-            f"nats (gradient norm {float(measured.gradient.norm()):.3g}). Train on, or choose prior_precision= as "
-            "in training.",
+            f"{decrement:.3g} nats (gradient norm {gradient:.3g}). Train on, or choose prior_precision= as in "
+            "training.",
             stacklevel=4,  # through the decorator of `laplace`
         )

@@ -216,11 +216,7 @@ class LaplacePosterior:
         groups = len(self.prior.values)
         self.prior = self.prior.with_values(values[:groups])
         if len(values) > groups:
-            assert self._noise is not None
-            variance = float(values[groups])
-            scale = self._noise / variance
-            numbers = (self.totals.count * self.totals.outputs) if self.totals else 0.0
-            self._rescale(variance, scale, numbers)
+            self._set_noise(values[groups])
         self._forget()
         return self
 
@@ -265,15 +261,14 @@ class LaplacePosterior:
 
         return maximise(evidence, start, names)
 
-    def _rescale(self, variance: float, scale: float, numbers: float) -> None:
+    def _set_noise(self, noise: Tensor) -> None:
         """Another noise variance: curvature and loss follow it."""
         assert self.totals is not None and self._noise is not None
-        constant = 0.5 * numbers * torch.tensor(2 * torch.pi * self._noise, dtype=torch.float64).log()
-        errors = self.totals.loss - constant
-        loss = errors * scale + 0.5 * numbers * torch.tensor(2 * torch.pi * variance, dtype=torch.float64).log()
+        scale = self._noise / float(noise)
+        loss = self.totals.loss_at(noise, self._noise)
         self.totals = replace(self.totals, loss=loss, gradient=self.totals.gradient * scale)
         self.curvature = scale * self.curvature
-        self.likelihood = GaussianLikelihood(variance)
+        self.likelihood = GaussianLikelihood(float(noise))
 
     def _forget(self) -> None:
         for name in ("gaussian", "_evidence"):

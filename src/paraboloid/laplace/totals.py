@@ -1,9 +1,8 @@
-"""What the evidence needs of the data besides the curvature: the loss at the mean, its gradient, and the noise's
-share.
-"""
+"""What the evidence needs of the data besides the curvature: the loss at the mean and its gradient."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -30,6 +29,12 @@ class Totals:
         """The same averages over another number of terms."""
         factor = count / self.count
         return replace(self, loss=self.loss * factor, gradient=self.gradient * factor, count=count)
+
+    def loss_at(self, noise: Tensor, before: float) -> Tensor:
+        """The loss with a Gaussian noise variance instead of the one before: SSE/2s² + NC/2 log 2πs² (P.7)."""
+        numbers = self.count * self.outputs
+        half_errors = before * (self.loss - 0.5 * numbers * math.log(2 * math.pi * before))
+        return half_errors / noise + 0.5 * numbers * (2 * math.pi * noise).log()
 
 
 def totals(model: nn.Module, params: Params, likelihood: Likelihood, batches: Batches) -> Totals:

@@ -13,13 +13,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from paraboloid.curvature.capture import BoundBlock
 from paraboloid.curvature.rules.part import MatrixPart, Stacks
-from paraboloid.curvature.sums import example_rows
+from paraboloid.curvature.sums import example_rows, in_basis, rotated
 from paraboloid.operators.base import LinearOperator
 from paraboloid.operators.blocks import BlockDiagonal, positions
 from paraboloid.operators.diagonal import Diagonal
@@ -43,24 +44,28 @@ class Rotation(Whitening):
     right: Tensor | None
     values: Tensor  # (a, b) for bases of sizes a and b, or the block's shape
 
+    @cached_property
+    def _scale(self) -> Tensor:
+        """1/√s, for all terms of a batch."""
+        return self.values.rsqrt()
+
     def covariances(self, stacks: Sequence[Stacks], columns: int) -> Iterator[tuple[int, int, Tensor]]:
         part, swapped = self.block.parts[0]
         alone = len(self.block.parts) == 1 and not swapped and self.values.shape == self.block.block.index.shape
         if alone and isinstance(part, MatrixPart) and part.positions == 1:
             yield 0, part.examples, self._separable(part, stacks[self.block.uses[0]])
             return
-        scale = self.values.rsqrt()
         for low, high in self.block.chunks(columns):
             # bases act on the flat block: a dense block (P, 1) of a matrix is as good as a product of two
             found = self.block.gradients(stacks, low, high).flatten(2).unflatten(2, self.values.shape)
-            rows = _rotated(found, self.left, self.right).mul_(scale.to(found.dtype)).flatten(2)
+            rows = rotated(found, (self.left, self.right)).mul_(self._scale.to(found.dtype)).flatten(2)
             yield low, high, torch.einsum("kbx,lbx->bkl", rows, rows)
 
     def _separable(self, part: MatrixPart, stack: Stacks) -> Tensor:
         """One position an example: D = g aᵀ, so Σ ĝ_k ĝ_l â² / s takes two small products (P.5)."""
-        g = _times(part.outputs(stack, 0, part.examples)[:, :, 0], self.left)
-        a = _times(part.extended(0, part.examples)[:, 0].to(g.dtype), self.right)
-        weights = a.square() @ self.values.reciprocal().to(g.dtype).mT
+        g = in_basis(part.outputs(stack, 0, part.examples)[:, :, 0], self.left)
+        a = in_basis(part.extended(0, part.examples)[:, 0].to(g.dtype), self.right)
+        weights = a.square() @ self._scale.square().to(g.dtype).mT
         return torch.einsum("kbo,lbo->bkl", g * weights, g)  # two operands: a third could be met in a bad order
 
 
@@ -72,15 +77,22 @@ class Rooted(Whitening):
     where: Tensor  # positions of the flat vector, in the precision's order
     precision: LinearOperator
 
+    @cached_property
+    def _ascending(self) -> Tensor:
+        """All positions of the blocks: one of them may reach beyond the precision's, its bias lying in another."""
+        return torch.cat([self.where, *(block.block.positions for block in self.bound)]).unique()
+
+    @cached_property
+    def _place(self) -> Tensor:
+        """Where the precision's positions stand among them."""
+        return torch.searchsorted(self._ascending, self.where)
+
     def covariances(self, stacks: Sequence[Stacks], columns: int) -> Iterator[tuple[int, int, Tensor]]:
         whiten = self.precision.inverse_root().T
-        # a block of the network may reach beyond the precision's: its bias lies in another one
-        ascending = torch.cat([self.where, *(block.block.positions for block in self.bound)]).unique()
-        place = torch.searchsorted(ascending, self.where)
         low = 0
-        for rows in example_rows(self.bound, stacks, ascending):
+        for rows in example_rows(self.bound, stacks, self._ascending):
             high = low + len(rows) // columns
-            mine = rows[:, place].mT.to(self.precision.dtype).contiguous()
+            mine = rows[:, self._place].mT.to(self.precision.dtype).contiguous()
             white = (whiten @ mine).unflatten(1, (columns, -1))
             yield low, high, torch.einsum("xkb,xlb->bkl", white, white)
             low = high
@@ -120,13 +132,3 @@ def _rooted(operator: LinearOperator, where: Tensor, bound: Sequence[BoundBlock]
     inside[where] = True
     used = [b for b in bound if bool(inside[b.block.positions].any())]
     return [Rooted(used, where, operator)] if used else []
-
-
-def _rotated(D: Tensor, left: Tensor | None, right: Tensor | None) -> Tensor:
-    """Uᵀ D V for every gradient D; a fresh tensor."""
-    found = _times(D, right)
-    return found.clone() if left is None else left.mT.to(found.dtype) @ found
-
-
-def _times(rows: Tensor, basis: Tensor | None) -> Tensor:
-    return rows if basis is None else rows @ basis.to(rows.dtype)

@@ -34,7 +34,7 @@ C = TypeVar("C")
 
 @dataclass
 class RunLog:
-    """A `Log` whose folder can be resumed; `begin` reads where it stands."""
+    """A `Log` over one folder: what an earlier session left there is found when it is made, and gone on with."""
 
     folder: Path
     circumstances: Circumstances = field(default_factory=Circumstances)

@@ -21,7 +21,7 @@ import torch
 from paraboloid.recipes.cells import CellLog, Task, run_task
 from paraboloid.recipes.circumstances import Circumstances
 from paraboloid.recipes.discovery import load
-from paraboloid.recipes.events import Event, Throttled, Watch
+from paraboloid.recipes.events import Event, Watch
 from paraboloid.recipes.files import write_json
 from paraboloid.recipes.refused import UNAVAILABLE
 from paraboloid.recipes.stopping import Interrupted, Stop
@@ -146,11 +146,10 @@ def _work(line: Connection, circumstances: Circumstances, make_log: MakeLog) -> 
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(circumstances.threads)
     load(circumstances.recipe)  # tasks name functions of its module
-    watch = Throttled(line.send)
 
     def below(folder: Path, name: str) -> CellLog:
         # a worker has no workers of its own: cells within cells run one after the other
-        return make_log(folder, replace(circumstances, jobs=1), watch, stop, name)
+        return make_log(folder, replace(circumstances, jobs=1), line.send, stop, name)
 
     while stop.signum is None:
         try:
@@ -158,7 +157,7 @@ def _work(line: Connection, circumstances: Circumstances, make_log: MakeLog) -> 
         except EOFError:
             return
         try:
-            run_task(task, below, watch, torch.device(circumstances.device))
+            run_task(task, below, line.send, torch.device(circumstances.device))
             line.send("ended")
         except Interrupted:
             line.send("interrupted")
